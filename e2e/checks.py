@@ -11,7 +11,7 @@ from typing import Any
 from e2e.harness import Object
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")
 """Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""

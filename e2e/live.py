@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis import failed_lws, read_pods
+from fusioninfer_pulumi.component.diagnosis import find_failed_lws, read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -120,7 +120,7 @@ class LiveService:
             revisions = {name: each["metadata"]["labels"][REVISION] for name, each in lws.items()}
             where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
             found.clear()
-            found.update(failed_lws(revisions, read_pods(*where)))
+            found.update(find_failed_lws(revisions, read_pods(*where)))
             return set(found) == set(names)
 
         self.cluster.wait(look, PATIENCE, lambda: found)

@@ -12,7 +12,7 @@ from typing import Any
 from e2e.harness import Cluster, EndpointPicker, Object
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 #: Kinds of which this cluster has no definition: those of Istio and of GKE.
 FOREIGN_KINDS = ("DestinationRule", "HealthCheckPolicy", "GCPBackendPolicy")

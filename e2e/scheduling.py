@@ -21,8 +21,8 @@ from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.capacity import Capacity, NodePool
-from fusioninfer_pulumi.topology.topology import capacity_on
+from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
+from fusioninfer_pulumi.topology.service_topology import compute_capacity
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
@@ -56,7 +56,7 @@ class Case:
     @functools.cached_property
     def model(self) -> Capacity:
         """What the library says will run."""
-        return capacity_on(self.plan, self.pools)
+        return compute_capacity(self.plan, self.pools)
 
 
 @dataclass(frozen=True)

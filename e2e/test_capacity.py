@@ -7,8 +7,8 @@ import pytest
 from e2e import inputs, scheduling
 from e2e.harness import Cluster, Object
 from e2e.scheduling import Bound, Case
-from fusioninfer_pulumi.topology.capacity import pools_for_gpus
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.capacity_model import pools_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 TOPOLOGIES, TOPOLOGIES_LONG = 40, 300
 MIXED, MIXED_LONG = 16, 100
@@ -76,7 +76,7 @@ def test_both_forms_bind_the_measured_table(
     for (form, gpus), bound in zip(cases, found, strict=True):
         table[form][gpus] = tuple(bound.pods.values())
         is_as_the_model_says(bound)
-        (said,) = capacity_for_gpus(bound.case.plan, [gpus])
+        (said,) = compute_capacity_for_gpus(bound.case.plan, [gpus])
         assert bound.running == said.running
         assert bound.pod_group is not None
         waits = bound.pod_group["status"]["phase"] == "Inqueue"

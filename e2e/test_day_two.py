@@ -13,7 +13,7 @@ from e2e import checks, inputs
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.inputs import ROOT
-from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites, find_product_needs
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -137,7 +137,7 @@ def plans() -> list[ServicePlan]:
 def test_prerequisites_find_the_kinds_of_day_two(
     cluster: Cluster, plans: list[ServicePlan]
 ) -> None:
-    kinds = {kind for _, kind in product_needs(plans)}
+    kinds = {kind for _, kind in find_product_needs(plans)}
     assert {"PodMonitor", "ServiceMonitor", "ScaledObject"} <= kinds
     checked = Prerequisites(KubernetesApi(str(cluster.kubeconfig), None), plans)
     found = [str(each) for each in checked.findings()]

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.component.diagnosis import (
     Snapshot,
     explain_gang,
     explain_lws,
-    lws_shows_reason,
+    has_lws_reason,
     read_service,
     watch_service,
 )
@@ -58,7 +58,7 @@ class Case:
 
         def explains(snapshot: Snapshot) -> bool:
             text = "\n".join([*explain_lws([SET], snapshot), *explain_gang(snapshot)])
-            return all(word in text for word in words) and lws_shows_reason(SET, snapshot)
+            return all(word in text for word in words) and has_lws_reason(SET, snapshot)
 
         def look() -> bool:
             nonlocal seen
@@ -112,7 +112,7 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
     config = str(cluster.kubeconfig)
 
     def enough(seen: Snapshot) -> bool:
-        return lws_shows_reason(SET, seen)
+        return has_lws_reason(SET, seen)
 
     for _ in range(5):
         seen = watch_service(config, None, namespace, "svc", Snapshot(), enough, 20)

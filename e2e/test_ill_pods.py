@@ -10,7 +10,7 @@ import pytest
 from e2e import inputs, objects
 from e2e.dry_runs import derived_objects
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.checks.server import server_findings
+from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from tests import refused_pods
 from tests.ill_pods import CONTAINERS, NEVER_PLACED, PODS, TAKEN
@@ -111,6 +111,6 @@ def test_check_with_the_server_reports_what_it_accepts_offline(
     service = inputs.service("ill", role)
     service["metadata"]["namespace"] = room
     plan = inputs.plan_of(service)
-    (found,) = server_findings(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
+    (found,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
     refused = [each for each in found if each.rule == "api-server-refuses"]
     assert any(each.path.startswith("roles[0]") for each in refused), found

@@ -10,7 +10,7 @@ from e2e.live import task_of
 from e2e.test_manifests import assert_accepted, room
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
 

@@ -12,7 +12,7 @@ from e2e.test_manifests import assert_accepted, room
 from fusioninfer_pulumi import loads
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests import kthena_samples as samples
 
 __all__ = ["room"]

@@ -13,13 +13,13 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
-from fusioninfer_pulumi.checks.cluster import gang_backend_findings, named_object_findings
-from fusioninfer_pulumi.checks.prerequisites import Prerequisites
-from fusioninfer_pulumi.checks.quotas import quota_findings
+from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends, check_named_objects
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.quotas import check_quotas
 from fusioninfer_pulumi.component.diagnosis import explain_queue, read_service
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 
@@ -153,7 +153,7 @@ def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
     service = queued(inputs.prefill_decode(), layout=layout)
     plan = inputs.plan_of(service)
     table = {}
-    for gpus, model in zip(GPUS, capacity_for_gpus(plan, GPUS), strict=True):
+    for gpus, model in zip(GPUS, compute_capacity_for_gpus(plan, GPUS), strict=True):
         namespace = queues.new_namespace()
         put(queues, namespace, service)
         queues.wait(
@@ -265,7 +265,7 @@ def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
 
     def said() -> list[str]:
         api = KubernetesApi(str(queues.kubeconfig), None)
-        (findings,) = quota_findings(api, [plan])
+        (findings,) = check_quotas(api, [plan])
         assert not api.unread
         return [finding.message for finding in findings]
 
@@ -435,8 +435,8 @@ def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
         api = KubernetesApi(str(queues.kubeconfig), None)
         service["metadata"]["namespace"] = namespace
         plan = inputs.plan_of(service)
-        (backend,) = gang_backend_findings(api, [plan], namespace)
-        (named,) = named_object_findings(api, [plan], namespace)
+        (backend,) = check_gang_backends(api, [plan], namespace)
+        (named,) = check_named_objects(api, [plan], namespace)
         return [str(finding) for finding in (*backend, *named)]
 
     for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):

@@ -11,8 +11,8 @@ from e2e.test_manifests import assert_accepted, room
 from e2e.volumes import bound_claim
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Origin
-from fusioninfer_pulumi.loading.documents import read_all
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.documents import load_documents
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
     cache,
     cached,
@@ -58,7 +58,7 @@ FORMS = {
 
 def objects_of(*documents: Object) -> list[Object]:
     given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
-    (read,) = [each for each in read_all(given) if each.document is not None]
+    (read,) = [each for each in load_documents(given) if each.document is not None]
     assert read.document is not None
     assert read.document.args is not None, read.findings
     return list(render(plan_service(read.document.args)))

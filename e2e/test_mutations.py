@@ -15,13 +15,13 @@ from e2e.dry_runs import DryRuns, Refusal
 from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
 from fusioninfer_pulumi.checks.pods import template as resources
-from fusioninfer_pulumi.checks.server import server_findings
-from fusioninfer_pulumi.cli.planned import Source
-from fusioninfer_pulumi.cli.sources import plan_all
+from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
+from fusioninfer_pulumi.cli.read_sources import plan_documents
+from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.loading.documents import read_all
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.documents import load_documents
+from fusioninfer_pulumi.plan.service_objects import render
 
 MUTANTS, MUTANTS_LONG = 500, 20_000
 #: Rules of warnings about what depends on the cluster, and why they are no errors.
@@ -65,7 +65,7 @@ def read(documents: Sequence[Any]) -> Source:
     """An input as `check` reads it."""
     source = Source("f")
     named = [(Origin("f", number), each) for number, each in enumerate(documents, start=1)]
-    plan_all(source, read_all(named, allow_lossy=True))
+    plan_documents(source, load_documents(named, allow_lossy=True))
     return source
 
 
@@ -132,7 +132,7 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
         if not source.has(Severity.ERROR):
             found.offline += 1
             plans = [replace(plan, namespace=runs.namespace) for plan in source.plans]
-            answers = server_findings(api, plans, seconds=120)
+            answers = check_on_api_server(api, plans, seconds=120)
             refused = [finding for answer in answers for finding in errors(answer)]
             if refused and all(_OF_CLUSTERS in each.message for each in refused):
                 continue

@@ -14,11 +14,11 @@ from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
 from e2e.live import PATIENCE, LiveService, task_of
-from fusioninfer_pulumi.checks.prerequisites import Prerequisites
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
-from fusioninfer_pulumi.component.status import gang_blocked, not_accepted
+from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 
@@ -95,7 +95,7 @@ class NativeService(LiveService):
 
     def waits(self) -> None:
         """Wait until the scheduler says that the gang does not fit."""
-        self.cluster.wait(lambda: gang_blocked(self.pod_group()), PATIENCE, self.pod_group)
+        self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
 
 
 def marker_pod(namespace: str) -> Object:
@@ -125,7 +125,7 @@ def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) ->
     table = {}
     for gpus in GPUS:
         service = NativeService(gangs, layout=layout)
-        (model,) = capacity_for_gpus(service.plan, [gpus])
+        (model,) = compute_capacity_for_gpus(service.plan, [gpus])
         service.add_nodes(gpus // 8)
         service.apply()
         fits = model.running == {"prefill": 1, "decode": 2}
@@ -207,8 +207,8 @@ def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
     assert group is not None
     assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 14
     # It says so of the first time only.
-    assert gang_blocked(group) is None
-    assert not_accepted(service.plan, [group], {"svc": group}) is None
+    assert explain_blocked_gang(group) is None
+    assert find_unaccepted(service.plan, [group], {"svc": group}) is None
 
     gangs.delete("v1/Pod", "svc-prefill-0-0", service.namespace, now=True)
     service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
@@ -228,10 +228,10 @@ def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
     service.waits()
     group = service.pod_group()
     assert group is not None
-    reason = gang_blocked(group)
+    reason = explain_blocked_gang(group)
     active = service.status()["conditions"][1]
     assert (active["reason"], active["message"]) == ("GangNotScheduled", reason)
-    assert not_accepted(service.plan, [group], {"svc": group}) == f"PodGroup svc: {reason}"
+    assert find_unaccepted(service.plan, [group], {"svc": group}) == f"PodGroup svc: {reason}"
     seen = read_service(str(gangs.kubeconfig), None, service.namespace, "svc")
     lines = explain_gang(seen)
     assert f"PodGroup svc: {reason}" in lines
@@ -269,7 +269,7 @@ def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
 
     service.apply(of("low"), without_priority)
     service.waits()
-    assert "priority" in (gang_blocked(service.pod_group()) or "")
+    assert "priority" in (explain_blocked_gang(service.pod_group()) or "")
     service.stays(NOTHING)
     service.delete()
     gangs.wait(lambda: service.pod_group() is None, PATIENCE, service.pod_group)
@@ -313,7 +313,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     service = NativeService(gangs, groups=2)
     plan = service.plan
     assert plan.total_pods == 20
-    (model,) = capacity_for_gpus(plan, [120])
+    (model,) = compute_capacity_for_gpus(plan, [120])
     service.add_nodes(15)
     service.apply()
 

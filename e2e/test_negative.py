@@ -15,7 +15,7 @@ from e2e.live import LiveService
 from e2e.refusals import Change, in_lws, in_pod_group, in_templates
 from e2e.scheduling import Case
 from e2e.test_capacity import is_as_the_model_says
-from fusioninfer_pulumi.topology.capacity import Capacity, pools_for_gpus
+from fusioninfer_pulumi.topology.capacity_model import Capacity, pools_for_gpus
 
 PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
 

@@ -14,10 +14,10 @@ import pytest
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi import load, loads, plan_service
-from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites, find_product_needs
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.prerequisites import PRODUCTS
+from fusioninfer_pulumi.kube.supported_products import PRODUCTS
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 ROOT = Path(__file__).parent.parent
@@ -400,7 +400,7 @@ def test_without_the_kinds_it_fails_with_all_of_them(
     bare: Cluster, plans: list[ServicePlan], checked: Callable[..., list[str]]
 ) -> None:
     # The last test of this cluster: the kinds do not come back.
-    needs = product_needs(plans)
+    needs = find_product_needs(plans)
     for definition in bare.list("CustomResourceDefinition"):
         bare.delete("CustomResourceDefinition", definition["metadata"]["name"])
 

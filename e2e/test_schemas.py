@@ -15,7 +15,7 @@ import yaml
 from e2e.catalog import manifests
 from e2e.harness import ApiError, Cluster
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.schemas.check import object_findings
+from fusioninfer_pulumi.schemas.schema_check import object_findings
 from tests.gateway_rules import (
     EXPERIMENTAL_BY_SERVER,
     GATEWAYS_BY_SERVER,

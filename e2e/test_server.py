@@ -12,7 +12,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
-from fusioninfer_pulumi.checks.server import server_findings, tried_objects
+from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server, list_dry_run_objects
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 
@@ -85,7 +85,7 @@ def test_the_recorded_answers_are_the_servers(
 def said(cluster: Cluster, manifest: Object) -> list[Finding]:
     """What is said of a service, but for kinds that are not installed."""
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = server_findings(api, [inputs.plan_of(manifest)], seconds=60)
+    (found,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
     return [finding for finding in found if finding.rule != "kind-not-installed"]
 
 
@@ -113,7 +113,7 @@ def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, p
     cluster.apply(inputs.objects_of(plan), namespace=namespace)
     tried = {
         each.manifest["metadata"]["name"]: each.manifest
-        for each in tried_objects(plan)
+        for each in list_dry_run_objects(plan)
         if each.manifest["kind"] == "Pod"
     }
     cluster.wait(lambda: len(cluster.pods(namespace)) == len(tried), 60)
@@ -154,5 +154,5 @@ def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -
 def test_the_documents_inputs_are_accepted(cluster: Cluster, namespace: str, name: str) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = server_findings(api, [replace(plan, namespace=namespace)], seconds=60)
+    (found,) = check_on_api_server(api, [replace(plan, namespace=namespace)], seconds=60)
     assert [each for each in found if each.severity is Severity.ERROR] == []

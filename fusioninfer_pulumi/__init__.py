@@ -11,7 +11,7 @@ __version__ = "0.3.0.dev0"
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.
 _PACKAGES = {
-    "capacity": ("Placement", "place", "read_inventory", "read_placement"),
+    "capacity_package": ("Placement", "place", "read_inventory", "read_placement"),
     "component": (
         "Gateway",
         "HTTPRoute",
@@ -20,9 +20,9 @@ _PACKAGES = {
         "LeaderWorkerSet",
         "PodGroup",
     ),
-    "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
+    "component.serving_prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
-    "plan.objects": ("render",),
+    "plan.service_objects": ("render",),
     "loading": ("load", "load_inventory", "loads"),
     "checks.stages": ("plan_service", "plan_services"),
     "plan.service_plan": ("ServicePlan",),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _SHOWN = 80
 
@@ -88,14 +88,14 @@ class Finding:
     @property
     def path(self) -> str:
         """The location as messages show it: `roles[1].port`."""
-        return path_text(self.location)
+        return format_path(self.location)
 
     @property
     def text(self) -> str:
         """The message, with the field of the converted service if the source manifest has none."""
         if not self.converted:
             return self.message
-        return f"{one_line(path_text(self.converted))} of the converted service: {self.message}"
+        return f"{one_line(format_path(self.converted))} of the converted service: {self.message}"
 
     def at(self, *location: str | int) -> Finding:
         """Return the finding at another location."""
@@ -166,7 +166,7 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def similar(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known key that is most similar to an unknown one, None if none is."""
     import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
 
@@ -194,7 +194,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def path_text(location: Location) -> str:
+def format_path(location: Location) -> str:
     """Write a location: `("roles", 1, "port")` is `roles[1].port`."""
     text = ""
     for part in location:
@@ -205,7 +205,7 @@ def path_text(location: Location) -> str:
     return text
 
 
-LIFT = (
+OUTPUT_HINT = (
     "must be known before the update, got a pulumi Output; take it from pulumi.Config, or give the "
     "resource that it comes from a fixed name and write that name"
 )

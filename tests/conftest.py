@@ -74,7 +74,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
                 objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
             )
             path.write_text(text, encoding="utf-8")
-        assert list(objects) == yaml_files.read_all(path)
+        assert list(objects) == yaml_files.load_documents(path)
 
     return compare
 

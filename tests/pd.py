@@ -6,7 +6,7 @@ from typing import Any
 
 from samples import plan_of, role, service, template
 
-from fusioninfer_pulumi.plan.objects import workloads
+from fusioninfer_pulumi.plan.service_objects import workloads
 
 Manifest = dict[str, Any]
 

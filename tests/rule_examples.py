@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.planned import Source
-from fusioninfer_pulumi.cli.sources import plan_all
+from fusioninfer_pulumi.cli.read_sources import plan_documents
+from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Origin
-from fusioninfer_pulumi.loading.documents import read_all
-from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
+from fusioninfer_pulumi.loading.documents import load_documents
+from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse
 from fusioninfer_pulumi.rules.catalog import documents
 
 
@@ -17,7 +17,7 @@ def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Rule and severity of everything that is found in a rule's example."""
     if "text" in example:
         source = Source("example")
-        plan_all(source, read_set([parse(Text("example", example["text"]))]))
+        plan_documents(source, load_texts([parse(Text("example", example["text"]))]))
         return _found(source)
     return found_in(documents(example))
 
@@ -25,8 +25,9 @@ def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
 def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
     """The same of the documents of one input."""
     source = Source("example")
-    plan_all(
-        source, read_all([(Origin("example", i), raw) for i, raw in enumerate(documents, start=1)])
+    plan_documents(
+        source,
+        load_documents([(Origin("example", i), raw) for i, raw in enumerate(documents, start=1)]),
     )
     return _found(source)
 

@@ -9,9 +9,9 @@ from recorded import LWS, urn
 from samples import of_kind, plan_of, rendered
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.checks.update import update_findings
+from fusioninfer_pulumi.checks.update_checks import check_update
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.component.state import stack_lws_of
+from fusioninfer_pulumi.component.stack_state import find_stack_lws
 
 Manifest = dict[str, Any]
 
@@ -35,7 +35,7 @@ def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     before, after = map(render, plans)
 
     def program() -> None:
-        told.extend(map(str, update_findings(plans[1], after, stack_lws_of("svc", plans[1]))))
+        told.extend(map(str, check_update(plans[1], after, find_stack_lws("svc", plans[1]))))
 
     engine.run(program)
     notes = compare(before, after, plans=([plans[0]], [plans[1]])).notes

@@ -8,8 +8,8 @@ from typing import Any
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.loading.validate import examine, plan_document
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.validate import plan_document, validate_document
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
@@ -142,7 +142,7 @@ SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-miss
 
 def said(manifest: Any, *severities: Severity) -> list[str]:
     """Returns the findings of a manifest, of these severities or all, without those of `SHORT`."""
-    _, findings = plan_document(examine(manifest))
+    _, findings = plan_document(validate_document(manifest))
     return [
         str(finding)
         for finding in findings
@@ -152,7 +152,7 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
 
 def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
     """Returns rule and location of the findings of a manifest, of these severities or all."""
-    _, findings = plan_document(examine(manifest))
+    _, findings = plan_document(validate_document(manifest))
     chosen = [finding for finding in findings if not severities or finding.severity in severities]
     return [(each.rule, each.path) for each in chosen]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from package_code import FILES, PACKAGE, name, nodes, tree
 
-from fusioninfer_pulumi.engines.command import ENGINES
+from fusioninfer_pulumi.engines.engine_commands import ENGINES
 
 #: The layers in their order, each with its packages in theirs: a package imports only itself and
 #: those before it.
@@ -79,8 +79,12 @@ def is_borrowed(path: Path, module: str) -> bool:
 
 
 def test_private_modules_are_only_their_packages() -> None:
-    assert is_borrowed(PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._argv.join")
-    assert not is_borrowed(PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._argv.join")
+    assert is_borrowed(
+        PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._container_words.join"
+    )
+    assert not is_borrowed(
+        PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._container_words.join"
+    )
     assert not offenders(lambda path: {m for m in imports(path) if is_borrowed(path, m)})
 
 

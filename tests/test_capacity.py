@@ -14,7 +14,7 @@ import yaml
 from in_one_process import run
 
 import fusioninfer_pulumi
-from fusioninfer_pulumi import capacity
+from fusioninfer_pulumi import capacity_package
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.extras import install_command
 
@@ -61,10 +61,10 @@ def test_example_package_works(package: Path) -> None:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(capacity, "plugins", lambda _: iter(()))
-    capacity.capacity.cache_clear()
+    monkeypatch.setattr(capacity_package, "plugins", lambda _: iter(()))
+    capacity_package.capacity.cache_clear()
     yield
-    capacity.capacity.cache_clear()
+    capacity_package.capacity.cache_clear()
 
 
 @pytest.mark.usefixtures("no_package")
@@ -91,7 +91,7 @@ def test_commands_without_a_package_say_how_to_install_it(
 
 
 @pytest.mark.usefixtures("no_package")
-@pytest.mark.parametrize("name", capacity.NAMES)
+@pytest.mark.parametrize("name", capacity_package.NAMES)
 def test_names_without_a_package_say_how_to_install_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

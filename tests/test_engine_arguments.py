@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.engines.arguments import argument_table
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.generated import FOLDER
 
 TOOL = Path(__file__).parents[1] / "tools" / "engine_arguments.py"
@@ -98,7 +98,7 @@ def test_table_is_read_and_written_alike(tool: Any, tmp_path: Path, engine: str)
     tool.write_table(tmp_path / "again.jsonl", releases)
     assert (tmp_path / "again.jsonl").read_text() == committed.read_text()
     # Both readers of a table see the same.
-    table = argument_table(engine)
+    table = load_argument_table(engine)
     assert list(releases) == list(table.releases)
     for release, line in releases.items():
         options = table.options(release)

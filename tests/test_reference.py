@@ -16,7 +16,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.labels import OWNED_LABELS
-from fusioninfer_pulumi.loading.validate import examine, plan_document
+from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 ROOT = Path(__file__).parent.parent
 
@@ -88,7 +88,9 @@ def test_what_the_page_says_about_containers_holds(
 ) -> None:
     value = output("x")
     fields = {**may_be_outputs(value), **must_be_known(value)}[field]
-    document = examine(service(role(template=template(container(**{"gpus": "1", **fields})))))
+    document = validate_document(
+        service(role(template=template(container(**{"gpus": "1", **fields}))))
+    )
     plan, _ = plan_document(document, "svc")
     assert (plan is not None and not errors(plan.findings)) == (field in may_be_outputs(value))
     rows = pages()["pulumi-outputs.md"].partition("Must be known")[2].splitlines()

@@ -10,12 +10,12 @@ import yaml
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_all(path: Path) -> list[Any]:
+def load_documents(path: Path) -> list[Any]:
     """All documents of a file."""
     return list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
 
 
 def read(path: Path) -> Any:
     """The only document of a file."""
-    (document,) = read_all(path)
+    (document,) = load_documents(path)
     return document

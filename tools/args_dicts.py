@@ -21,10 +21,10 @@ from pydantic_core import PydanticUndefined
 
 import fusioninfer_pulumi
 from fusioninfer_pulumi import api
-from fusioninfer_pulumi.api.base import DOCSTRINGS
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.api.spec_model import DOCSTRINGS
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
 

@@ -22,7 +22,7 @@ from fusioninfer_capacity.fit.architecture import known_architecture  # noqa: E4
 from fusioninfer_capacity.fit.estimate import Estimates  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.load import Load, served  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
-from fusioninfer_pulumi.engines.command import read_command  # noqa: E402  # likewise
+from fusioninfer_pulumi.engines.engine_commands import read_command  # noqa: E402  # likewise
 
 FOLDER = ROOT / "capacity" / "tests" / "fit"
 

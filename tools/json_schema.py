@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceManifest
-from fusioninfer_pulumi.api.types import OUTPUT_MARK
 
 #: Key of a class's own docstring among those of its fields.
 _CLASS = ""

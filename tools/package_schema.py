@@ -11,16 +11,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from json_schema import attribute_docstrings, fields_schema
 
 from fusioninfer_pulumi import api
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
 from fusioninfer_pulumi.component.inference_service import InferenceService
-from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
-from fusioninfer_pulumi.component.prerequisites import (
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
+from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION
 
@@ -40,7 +40,7 @@ _PREREQUISITES: Mapping[str, dict[str, Any]] = {
 }
 
 
-def package_schema() -> dict[str, Any]:
+def build_package_schema() -> dict[str, Any]:
     """Generates the schema of the package `fusioninfer`."""
     schemas = fields_schema(InferenceServiceArgs)
     service = schemas[InferenceServiceArgs.__name__]
@@ -92,7 +92,7 @@ def package_schema() -> dict[str, Any]:
 
 def schema_text() -> str:
     """The schema as the package holds it."""
-    return json.dumps(package_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(build_package_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _component(component: type, inputs: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME, TerminalTheme
 
 from fusioninfer_pulumi.cli.plan_output import PlanView
-from fusioninfer_pulumi.cli.plan_text import draw_plan
+from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.cli.program import run_program
 from fusioninfer_pulumi.cli.terminal import VERBATIM
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUS = (80, 64, 48, 32, 16)
@@ -38,7 +38,7 @@ def _picture(plan: ServicePlan, theme: TerminalTheme) -> str:
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True,
         color_system="truecolor", no_color=False, **VERBATIM,
     )  # fmt: skip
-    draw_plan(screen, PlanView(plan, capacity_for_gpus(plan, GPUS), list(render(plan))))
+    print_plan(screen, PlanView(plan, compute_capacity_for_gpus(plan, GPUS), list(render(plan))))
     svg = screen.export_svg(title="fusioninfer-pulumi plan", theme=theme, unique_id="plan")
     # Web fonts are removed: a picture is one file, shown in the reader's fonts.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -13,11 +13,11 @@ from typing import Any
 
 from json_schema import fields_schema, manifest_schema
 
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.cli.main import command_line
-from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE, PRESETS
-from fusioninfer_pulumi.presets.catalogue import CatalogueLayout, catalogue
+from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE, PRESETS
+from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, catalogue
 
 _FIELDS = """\
 # Fields

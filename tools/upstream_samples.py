@@ -22,10 +22,10 @@ from unittest.mock import MagicMock, patch
 
 import yaml
 
-from fusioninfer_pulumi.cli.planned import Source
-from fusioninfer_pulumi.cli.sources import plan_all
+from fusioninfer_pulumi.cli.read_sources import plan_documents
+from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
-from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.loading.documents import load_documents
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Manifest = dict[str, Any]
@@ -85,7 +85,7 @@ def _findings(sample: Sample, *, lossy: bool) -> list[Finding]:
         (Origin("", number), document) for number, document in enumerate(sample.documents, 1)
     ]
     source = Source(sample.name)
-    plan_all(source, read_all(labelled, allow_lossy=lossy))
+    plan_documents(source, load_documents(labelled, allow_lossy=lossy))
     return [finding for _, finding in source.findings]
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class _Capacity:
-    """Implements `fusioninfer_pulumi.capacity.CapacityPackage`."""
+    """Implements `fusioninfer_pulumi.capacity_package.CapacityPackage`."""
 
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, Fit], list[Finding]]:
-        from fusioninfer_capacity.fit.roles import planned_memory
+        from fusioninfer_capacity.fit.roles import check_memory
 
-        return planned_memory(plan, args)
+        return check_memory(plan, args)
 
     def inventory_findings(self, inventory: InventoryArgs) -> list[Finding]:
         from fusioninfer_capacity.placement.placing import inventory_findings

@@ -31,13 +31,13 @@ from fusioninfer_pulumi.plugins.capacity import (
     ModelConfigError,
     NodePoolArgs,
     TaintEffect,
+    closest_name,
     is_gated,
     load_inventory,
+    parse_model_uri,
     print_service,
     print_text,
     read_model_config,
-    read_source,
-    similar,
     working,
 )
 
@@ -160,7 +160,7 @@ def _model(source: str) -> tuple[str, Architecture]:
     if known is not None:
         return source, known
     if not source.endswith(".json"):
-        near = similar(source, models())
+        near = closest_name(source, models())
         hint = f"did you mean {near}? Else give" if near else "give"
         raise Unsized(
             f"{source} is not in the table of models: {hint} the path of its config.json, as in "
@@ -216,7 +216,7 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
     roles += [_role(wish, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{wish.name}"
     # A folder's name is no repository.
-    model: dict[str, Any] = {"uri": uri if read_source(uri) else f"hf://organization/{name}"}
+    model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(wish.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
     default = wish.engine == EngineArgs().name.value

@@ -17,7 +17,7 @@ _PER_NODE = 8
 
 @dataclass(frozen=True)
 class SmallestLayout:
-    """Implements `fusioninfer_pulumi.capacity.ModelLayout`."""
+    """Implements `fusioninfer_pulumi.capacity_package.ModelLayout`."""
 
     tensor: int
     nodes: int

@@ -10,8 +10,8 @@ import yaml_files
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.engines import Accelerator
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine_commands import read_command
 
 GIB = 2**30
 Log = Mapping[str, Any]

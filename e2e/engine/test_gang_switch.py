@@ -20,8 +20,8 @@ SHORT = "40s"
 VERY_SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
 #: Takes the refusal away, to see what it saves from.
 UNCHECKED = """\
-from fusioninfer_pulumi.checks import update
-update.gang_findings = lambda *_: []
+from fusioninfer_pulumi.checks import update_checks
+update_checks.gang_findings = lambda *_: []
 """
 
 

@@ -14,7 +14,7 @@ from e2e.engine.project import Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.serving import START_SECONDS, Serving
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine_commands import read_command
 
 
 def rendered(service: Path) -> list[Object]:

@@ -27,12 +27,12 @@ from fusioninfer_pulumi import (
     render,
 )
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
-from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, argument_table
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.argument_tables import ArgumentTable, Option, load_argument_table
 from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.presets.catalogue import catalogue
+from fusioninfer_pulumi.presets.model_catalogue import catalogue
 
 # In `tests`, which pytest puts on the path.
 sys.path.append(str(ROOT / "tests"))
@@ -245,7 +245,7 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
 
 def refused(release: str) -> list[CommandLine]:
     """What the rules refuse of all edges of arguments, and of arguments that contradict."""
-    table = argument_table("vllm")
+    table = load_argument_table("vllm")
     lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
     lines += [("m", *words) for words in _together()]
     lines += [("--model", "m"), ("m", "stray")]

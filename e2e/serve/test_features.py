@@ -28,7 +28,7 @@ from e2e.serve.load import complete
 from e2e.serve.services import NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
-from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.routing.endpoint import find_endpoint
 
 pytestmark = pytest.mark.serve
 
@@ -177,7 +177,7 @@ def test_clients_see_the_certificate(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing
     assert plan is not None
-    endpoint = router_endpoint(plan, featured.namespace)
+    endpoint = find_endpoint(plan, featured.namespace)
     assert endpoint is not None
     assert endpoint.url(str(endpoint.host)) == f"https://{HOST}"
     assert featured.gateway.url.startswith("https://")

@@ -9,8 +9,8 @@ import pytest
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, refused
 from e2e.serve.services import NEED
-from fusioninfer_pulumi.engines.arguments import Options, argument_table
-from fusioninfer_pulumi.presets.catalogue import catalogue
+from fusioninfer_pulumi.engines.argument_tables import Options, load_argument_table
+from fusioninfer_pulumi.presets.model_catalogue import catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
@@ -96,7 +96,7 @@ def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
     needs=INSTALLED,
 )
 def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
-    table = argument_table("vllm").options(asked.release)
+    table = load_argument_table("vllm").options(asked.release)
     assert described(table) == parsed(asked.answers, table)
 
 

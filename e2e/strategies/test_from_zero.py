@@ -11,7 +11,7 @@ import pytest
 from e2e.harness import Cluster
 from e2e.routers import PICKERS, only
 from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
 HOLDS = {**PLAIN, "flowControl": True, "metrics": "Unauthenticated"}
 #: The family of each picker that runs here and can hold requests.

@@ -7,11 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import rule_error
-from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
+from fusioninfer_pulumi.api.field_types import (
+    Count,
+    LabelMap,
+    PositiveCount,
+    Quantity,
+    WebAddress,
+    fits,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import rule_error
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
-from fusioninfer_pulumi.schemas.kind import SCALING
+from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -137,15 +144,17 @@ class AutoscalingArgs(SpecModel):
         return self
 
 
-def wakes(args: AutoscalingArgs) -> bool:
+def scales_to_zero(args: AutoscalingArgs) -> bool:
     """Whether a role scales to zero, so that something else has to ask for its first replica."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 
 
-def asks_picker(args: AutoscalingArgs) -> bool:
+def uses_picker_metrics(args: AutoscalingArgs) -> bool:
     """Whether `target` counts requests that the endpoint picker holds."""
-    return args.target is not None and (args.target is AutoscalingTarget.QUEUE or wakes(args))
+    return args.target is not None and (
+        args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
+    )
 
 
 class PrefillDecodeRatioArgs(SpecModel):

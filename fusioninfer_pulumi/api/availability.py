@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.field_types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
 from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import rule_error
 from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
 
 

@@ -7,16 +7,22 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.api.base import SpecModel, reject_fields, require_one
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
-from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.api.field_types import (
+    NameOrOutput,
+    ObjectName,
+    PositiveCount,
+    fits,
+    json_findings,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields, require_one
+from fusioninfer_pulumi.api.validation_errors import string_format
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error
+from fusioninfer_pulumi.kube.pulumi_outputs import has_output
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     OUTPUT_NOT_ALLOWED,
 )
-from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
+from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
 
 _Label = Annotated[
     str,
@@ -53,10 +59,10 @@ class ResourceClaimArgs(SpecModel):
     spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
-    template_name: PassedName | None = None
+    template_name: NameOrOutput | None = None
     """An existing ResourceClaimTemplate; may be an Output."""
 
-    claim_name: PassedName | None = None
+    claim_name: NameOrOutput | None = None
     """An existing ResourceClaim, which all pods share; may be an Output."""
 
     @property
@@ -85,5 +91,5 @@ def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterato
             yield from reject_fields(here, claim, typed, "belongs to deviceClassName")
         if claim.spec is not None:
             yield from json_findings((*here, "spec"), claim.spec)
-            if contains_output(claim.spec):
-                yield error(OUTPUT_NOT_ALLOWED, (*here, "spec"), LIFT)
+            if has_output(claim.spec):
+                yield error(OUTPUT_NOT_ALLOWED, (*here, "spec"), OUTPUT_HINT)

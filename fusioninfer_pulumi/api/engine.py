@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Port, PositiveCount
+from fusioninfer_pulumi.api.field_types import Port, PositiveCount
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
@@ -105,7 +105,7 @@ class ParallelismArgs(SpecModel):
         return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
-    def says_pods(self) -> bool:
+    def determines_pod_count(self) -> bool:
         """Whether the number of pods in a replica follows from the sizes."""
         return self.pipeline is not None or (self.data is not None and self.data_local is not None)
 

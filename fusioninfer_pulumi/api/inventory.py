@@ -9,9 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.messages import raise_findings
-from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text, label_finding
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    Count,
+    LabelMap,
+    PositiveCount,
+    Text,
+    label_finding,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.validation_errors import raise_findings
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, require_one
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, PassedName, fits, json_findings
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
-from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, json_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel, require_one
+from fusioninfer_pulumi.api.validation_errors import string_format
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
+from fusioninfer_pulumi.kube.pulumi_outputs import has_output
 from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
     OUTPUT_NOT_ALLOWED,
 )
-from fusioninfer_pulumi.schemas.kind import CLAIM
+from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
 _Folder = Annotated[
     str,
@@ -44,7 +44,7 @@ class EmptyDirTierArgs(SpecModel):
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
-    name: PassedName
+    name: NameOrOutput
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
 
     path: _Folder | None = None
@@ -118,7 +118,7 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     if claim.spec is None:
         return
     at = (*at, "spec")
-    if contains_output(claim.spec):
-        yield error(OUTPUT_NOT_ALLOWED, at, LIFT)
+    if has_output(claim.spec):
+        yield error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
         return
     yield from json_findings(at, claim.spec)

@@ -8,21 +8,21 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default, reject_fields
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     Count,
-    LeafText,
     PodPart,
     Port,
     PositiveCount,
+    StringOrOutput,
     Text,
     known_json_findings,
 )
+from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_WITHOUT_EFFECT
-from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
+from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, SIZE_LIMIT
 
 
 class KvRole(str, enum.Enum):
@@ -52,7 +52,7 @@ class SidecarArgs(SpecModel):
     enabled: bool = True
     """Whether it is added; without it the pods serve as their template says."""
 
-    image: LeafText | None = None
+    image: StringOrOutput | None = None
     """Its image, by default the one that was released with the endpoint picker; may be an
     Output."""
 

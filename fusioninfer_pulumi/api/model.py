@@ -10,21 +10,21 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default, reject_fields, require_one
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
-    LeafText,
-    PassedName,
-    PassedText,
+    NameOrOutput,
     PodPart,
     PositiveCount,
+    StringOrOutput,
     Text,
+    TextOrOutput,
     fits,
     json_findings,
 )
+from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rules.common import (
@@ -33,8 +33,8 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
+from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, RESOURCES, TOLERATIONS
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
@@ -78,7 +78,7 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
-    name: PassedName
+    name: NameOrOutput
     """Name of the Secret; may be an Output."""
 
     key: Text = "HF_TOKEN"
@@ -88,7 +88,7 @@ class SecretKeyArgs(SpecModel):
 class S3Args(SpecModel):
     """How a bucket is reached."""
 
-    secret_name: PassedName | None = None
+    secret_name: NameOrOutput | None = None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
@@ -97,10 +97,10 @@ class S3Args(SpecModel):
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: PassedText | None = None
+    endpoint: TextOrOutput | None = None
     """URL of a store other than AWS; may be an Output."""
 
-    region: PassedText | None = None
+    region: TextOrOutput | None = None
     """Region of the bucket; may be an Output."""
 
 
@@ -133,7 +133,7 @@ class LoraArgs(SpecModel):
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
-    image: LeafText = FETCHER_IMAGE
+    image: StringOrOutput = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
@@ -155,7 +155,7 @@ class StorageArgs(SpecModel):
     size: Bytes
     """Its size, such as `500Gi`."""
 
-    storage_class_name: PassedName | None = None
+    storage_class_name: NameOrOutput | None = None
     """StorageClass, by default the cluster's; may be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
@@ -178,20 +178,20 @@ class WarmUpJobArgs(SpecModel):
     """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
     deleted one again."""
 
-    node_selector: dict[str, LeafText] | None = None
+    node_selector: dict[str, StringOrOutput] | None = None
     """Nodes on which it may run; values may be Outputs."""
 
     tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
     """Taints that it tolerates."""
 
-    service_account_name: PassedName | None = None
+    service_account_name: NameOrOutput | None = None
     """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
 
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
 
-    claim_name: PassedName | None = None
+    claim_name: NameOrOutput | None = None
     """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | None = None
@@ -253,7 +253,7 @@ class ModelArgs(SpecModel):
     s3: S3Args = default(S3Args)
     """How `s3://` is reached."""
 
-    image_pull_secrets: list[PassedName] = Field(default_factory=list)
+    image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
     """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
@@ -306,7 +306,7 @@ class ModelSource:
         return f"{self.scheme}://{self.place}{revision}"
 
 
-def read_source(uri: str) -> ModelSource | None:
+def parse_model_uri(uri: str) -> ModelSource | None:
     """The source that a `uri` names; None when it has none of the formats.
 
     A revision of a repository stands behind `@`, or `:` as in KServe's documents.
@@ -334,13 +334,13 @@ def read_source(uri: str) -> ModelSource | None:
 
 def hub_name(uri: str) -> str | None:
     """The repository of Hugging Face that a `uri` names; None where it names another source."""
-    source = read_source(uri)
+    source = parse_model_uri(uri)
     return source.place if source is not None and source.scheme == "hf" else None
 
 
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
     """Checks a model, each field of which is valid."""
-    source = read_source(model.uri)
+    source = parse_model_uri(model.uri)
     if source is None:
         yield error(
             INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
@@ -358,7 +358,9 @@ _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
 
 
 def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    adapters = [read_source(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())]
+    adapters = [
+        parse_model_uri(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())
+    ]
     schemes = {adapter.scheme for adapter in adapters if adapter is not None}
     for field, scheme in _SCHEMES.items():
         of_adapters = schemes if field in ("token_secret", "s3") else set()
@@ -391,7 +393,7 @@ def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
                 f"must hold neither = nor /, got {shown(adapter.name)}",
             )
         taken.setdefault(adapter.name, f"adapters[{index}]")
-        if read_source(adapter.uri) is None:
+        if parse_model_uri(adapter.uri) is None:
             yield error(
                 INVALID_MODEL_URI,
                 (*here, "uri"),

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
-from fusioninfer_pulumi.findings import LIFT, shown
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.api.field_types import LabelMap, Text, TextOrOutput, WebAddress
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
+from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
 
 # The type Duration of the Prometheus operator's API, without 0.
@@ -20,7 +20,7 @@ _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms
 
 def _interval(value: Any) -> Any:
     if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, LIFT)
+        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
     if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
         return value
     raise rule_error(INVALID_FORMAT, f"must be a duration such as 15s or 1m30s, got {shown(value)}")
@@ -36,7 +36,7 @@ Interval = Annotated[
 class TokenSecretArgs(SpecModel):
     """A key of a Secret."""
 
-    name: PassedText
+    name: TextOrOutput
     """Name of the Secret, in the service's namespace; may be an Output."""
 
     key: str = Field(default="token", min_length=1)

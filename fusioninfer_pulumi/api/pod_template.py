@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.messages import mismatch
-from fusioninfer_pulumi.api.types import json_findings, known_json_findings, label_key_finding
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
+from fusioninfer_pulumi.api.field_types import json_findings, known_json_findings, label_key_finding
+from fusioninfer_pulumi.api.validation_errors import type_mismatch
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.outputs import is_output, output_paths
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
@@ -21,8 +21,8 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE, Part
+from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE, Part
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 Check = Callable[[Location, Any], Iterator[Finding]]
 
@@ -35,11 +35,11 @@ def pod_template_findings(
     yield from json_findings(at, template)
     for place in output_paths(template):
         if not _may_be_output(place):
-            yield error(OUTPUT_NOT_ALLOWED, (*at, *place), LIFT)
+            yield error(OUTPUT_NOT_ALLOWED, (*at, *place), OUTPUT_HINT)
     spec = template.get("spec")
     if not isinstance(spec, Mapping):
         if spec is None:
-            yield mismatch((*at, "spec"), spec, "a mapping")
+            yield type_mismatch((*at, "spec"), spec, "a mapping")
         return
     for place, value in _nodes(template):
         check = _RULES.get(_pattern(place))
@@ -57,7 +57,7 @@ def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
     """Checks the reference of an image, which may be an Output."""
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
-        yield mismatch(at, image, "an image reference", INVALID_FORMAT)
+        yield type_mismatch(at, image, "an image reference", INVALID_FORMAT)
 
 
 def _nodes(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
@@ -84,7 +84,7 @@ def _label_key(at: Location, value: Any) -> Iterator[Finding]:
 
 def _scheduler(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and any(letter.isspace() for letter in value):
-        yield mismatch(at, value, "the name of a scheduler", INVALID_FORMAT)
+        yield type_mismatch(at, value, "the name of a scheduler", INVALID_FORMAT)
 
 
 def _metadata(at: Location, metadata: Any) -> Iterator[Finding]:

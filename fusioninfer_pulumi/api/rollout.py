@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import rule_error
-from fusioninfer_pulumi.api.types import Count, CountOrPercentage
-from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import rule_error
+from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
 from fusioninfer_pulumi.kube import durations, labels
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
@@ -69,7 +69,7 @@ class WaitLevel(str, enum.Enum):
 
 def _duration(value: Any) -> Any:
     if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, LIFT)
+        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
     length = durations.seconds(value) if isinstance(value, str) else None
     if not length:
         raise rule_error(

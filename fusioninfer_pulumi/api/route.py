@@ -8,26 +8,26 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.alias_generators import to_snake
 
-from fusioninfer_pulumi.api.base import SpecModel, reject_fields
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
-    LeafText,
     Name,
     Namespace,
-    PassedText,
     Port,
+    StringOrOutput,
     Text,
+    TextOrOutput,
     known_json_findings,
 )
+from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_REQUIRED,
     OUT_OF_RANGE,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 
 class SplitArgs(SpecModel):
@@ -56,7 +56,7 @@ class HttpRouteArgs(SpecModel):
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
 
-    hostnames: list[LeafText] | None = None
+    hostnames: list[StringOrOutput] | None = None
     """Host names that the route answers to; each may be an Output."""
 
     rules: list[dict[str, Any]] | None = None
@@ -114,7 +114,7 @@ class GatewayArgs(SpecModel):
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
 
-    gateway_class_name: PassedText | None = None
+    gateway_class_name: TextOrOutput | None = None
     """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
     an Output."""
 

@@ -8,21 +8,21 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.field_types import (
+    OnOff,
+    PodPart,
+    Port,
+    PositiveCount,
+    StringOrOutput,
+    TextOrOutput,
+    known_json_findings,
+)
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.types import (
-    LeafText,
-    OnOff,
-    PassedText,
-    PodPart,
-    Port,
-    PositiveCount,
-    known_json_findings,
-)
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
@@ -33,8 +33,8 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
     STATED_TWICE,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
+from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS, RESOURCES
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -70,7 +70,7 @@ class PickerTlsArgs(SpecModel):
     enabled: bool = True
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
-    secret_name: PassedText | None = None
+    secret_name: TextOrOutput | None = None
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
     certificate by itself, which no gateway verifies."""
 
@@ -82,7 +82,7 @@ class EndpointPickerArgs(SpecModel):
     """Whether there is one. Without it the route leads to a Service, which spreads requests without
     regard to caches and queues, and there is no InferencePool."""
 
-    image: LeafText | None = None
+    image: StringOrOutput | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""
 
@@ -153,7 +153,7 @@ class NetworkPolicyArgs(SpecModel):
     enabled: bool = True
     """Whether there are NetworkPolicies; false lets everybody in."""
 
-    gateway_namespace: PassedText | None = None
+    gateway_namespace: TextOrOutput | None = None
     """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
     `gateway.implementation` runs them. May be an Output."""
 

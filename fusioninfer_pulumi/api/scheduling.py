@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
+from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 
 
 class GangMode(str, enum.Enum):
@@ -101,7 +101,7 @@ class SchedulingStrategyArgs(SpecModel):
     """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:
     Native`), else the cluster's."""
 
-    queue: PassedName | None = None
+    queue: NameOrOutput | None = None
     """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is
     required. May be an Output."""
 

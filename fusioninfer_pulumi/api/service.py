@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import raise_findings, rule_error
+from fusioninfer_pulumi.api.field_types import Name
+from fusioninfer_pulumi.api.service_rules import service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
-from fusioninfer_pulumi.api.types import Name
-from fusioninfer_pulumi.api.written import service_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 

@@ -8,15 +8,21 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.engine import EngineArgs, Registry
+from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
+    Count,
+    LabelMapOrOutput,
+    Name,
+    Namespace,
+)
 from fusioninfer_pulumi.api.inventory import ServicePlacementArgs
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs, TracingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
-from fusioninfer_pulumi.api.types import AnnotationMap, Count, Name, Namespace, PassedLabelMap
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 
 
 class ServiceMetadata(SpecModel):
@@ -28,7 +34,7 @@ class ServiceMetadata(SpecModel):
     namespace: Namespace = "default"
     """Namespace of every object; may be an Output."""
 
-    labels: PassedLabelMap = Field(default_factory=dict)
+    labels: LabelMapOrOutput = Field(default_factory=dict)
     """Labels of every object; values may be Outputs."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
@@ -91,7 +97,7 @@ class ServiceSpec(SpecModel):
     tracing: TracingArgs | None = None
     """OpenTelemetry traces of picker and engines; none by default."""
 
-    pod_labels: PassedLabelMap = Field(default_factory=dict)
+    pod_labels: LabelMapOrOutput = Field(default_factory=dict)
     """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
     restarts the pods."""
 

@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.checks.names import Owners
+from fusioninfer_pulumi.checks.name_checks import NameOwners
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.route import RoutePlan
-from fusioninfer_pulumi.routing.router import Routing
+from fusioninfer_pulumi.routing.http_route import RoutePlan
+from fusioninfer_pulumi.routing.routing_plan import Routing
 
 SERVICE_NOT_FOUND = Rule("service-not-found")
 
@@ -26,7 +26,7 @@ SPLIT_TARGET_SCALED_TO_ZERO = Rule("split-target-scaled-to-zero")
 _ALIKE = 0.75
 
 
-def target_findings(
+def check_targets(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
     """Check that the services in a service's `split` and `routedBy` exist and have a pool.
@@ -51,8 +51,8 @@ def target_findings(
             yield make_finding(
                 SERVICE_NOT_FOUND,
                 place,
-                f"{other.service} has no InferencePool {names.inference_pool(other.service)}: "
-                f"{fails}; {remedy}",
+                f"{other.service} has no InferencePool "
+                f"{object_names.inference_pool(other.service)}: {fails}; {remedy}",
             )
         elif (
             share.weight
@@ -82,7 +82,7 @@ def _neighbour(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> Se
         (
             other
             for other in plans
-            if other.service == name and surely_equal(other.namespace, plan.namespace)
+            if other.service == name and is_known_equal(other.namespace, plan.namespace)
         ),
         None,
     )
@@ -112,7 +112,7 @@ def share_gateway(one: Routing, other: Routing) -> bool:
         return True
     return any(
         a.name == b.name
-        and surely_equal(a.namespace, b.namespace)
+        and is_known_equal(a.namespace, b.namespace)
         and (a.section == b.section or None in (a.section, b.section))
         and (a.port == b.port or None in (a.port, b.port))
         for a in one.parents
@@ -130,7 +130,7 @@ class Cluster:
     """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
-        self._owners = Owners()
+        self._owners = NameOwners()
         self._plans: list[ServicePlan] = []
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
@@ -143,9 +143,9 @@ class Cluster:
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
-        return [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
+        return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
 
-    def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
+    def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
         """Return warnings about shares of existing services that are none of these services."""
         router = plan.routing
         route = router.args.httproute if router is not None else None

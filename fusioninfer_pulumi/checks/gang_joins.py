@@ -13,10 +13,10 @@ from functools import cached_property
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
-from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, update_order
-from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, field_location
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws, update_order
+from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, locate_rollout_field
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 GANG_UPDATE_HELD_BACK = Rule("gang-update-held-back")
 GANG_UPDATE_NEVER_ENDS = Rule("gang-update-never-ends")
@@ -57,7 +57,7 @@ class _Member:
     @cached_property
     def needed(self) -> int:
         """Replicas of the role that the gang needs."""
-        minima = minima_of(self.gang)
+        minima = gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @cached_property
@@ -92,7 +92,7 @@ class _Member:
             return False
         strategy = self.step.rollout.strategy
         in_parts = self.step.whole and strategy is not RolloutStrategy.RECREATE
-        return self.step.in_turn or (self.step.required and in_parts)
+        return self.step.blocks_others or (self.step.required and in_parts)
 
     def first(self, at_once: Collection[str]) -> int:
         """Replicas that change before it waits."""
@@ -106,7 +106,7 @@ class _Member:
         return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held_back)
 
 
-def gang_findings(plan: Topology, running: Running) -> list[Finding]:
+def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
     Either its partition holds back replicas that the gang needs, or its replicas cannot change one
@@ -140,7 +140,7 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
     for late in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            field_location(late[0].role, "partition"),
+            locate_rollout_field(late[0].role, "partition"),
             f"holds back replicas that the gang needs: {_named(late)}; remove the partition for "
             "this update (docs/rollout.md)",
         )
@@ -207,7 +207,7 @@ def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
     ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
     return error(
         GANG_UPDATE_NEVER_ENDS,
-        field_location(member.role, "strategy"),
+        locate_rollout_field(member.role, "strategy"),
         f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
         f"when gang {member.gang.pod_group} is complete, and {_named(late)} would join it later. "
         f"Use {ways} for this update, or rename the role (docs/rollout.md)",

@@ -14,12 +14,12 @@ from fusioninfer_pulumi.api.scheduling import (
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
+from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import pod_requests
-from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.resource_requests import pod_requests
+from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
@@ -30,7 +30,7 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
 )
 from fusioninfer_pulumi.topology.gang import GangPlan
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 GANG_DEADLOCK = Rule("gang-deadlock")
 SPREAD_STARVES_REPLICAS = Rule("spread-starves-replicas")

@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.endpoint_pickers.config import (
+from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     SCORERS,
     STRATEGIES,
     EppRequest,
     UnreadableError,
+    build_pairing_plugins,
     can_read_metrics,
-    load_scorers,
-    pairing_plugins,
+    find_load_scorers,
     read_config,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import (
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     FAMILIES,
     FLAG_UNKNOWN,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
-    family_of,
+    find_family,
 )
-from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import OWNED_FLAGS
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.router import Routing
+from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     ENGINE_WITHOUT_METRICS,
@@ -56,7 +56,7 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics that scorers and flow control need."""
-    scorers = [] if epp.request is None else list(load_scorers(epp.request))
+    scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
     if scorers:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
@@ -94,7 +94,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     if parts.intent.strategy is None:
-        own_image = is_output(epp.image) or family_of(epp.image) is None
+        own_image = is_output(epp.image) or find_family(epp.image) is None
         for finding in check_config(epp.config, epp.family, own_image=own_image):
             yield finding.under(*parts.at, "endpointPickerConfig")
 
@@ -135,7 +135,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Warn if `family` conflicts with the image."""
-    known = None if is_output(epp.image) else family_of(epp.image)
+    known = None if is_output(epp.image) else find_family(epp.image)
     if known is not None and known is not epp.family:
         message = (
             f"is {epp.family.name}, but {epp.image} looks like {known.name}; remove one of them"
@@ -203,7 +203,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue
         name = argument.lstrip("-").partition("=")[0]
-        reason = family.refused_flags.get(name)
+        reason = family.rejected_flags.get(name)
         if name in OWNED_FLAGS:
             message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
@@ -248,7 +248,7 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     return findings
 
 
-def without_load(scorers: str) -> str:
+def explain_missing_load(scorers: str) -> str:
     """Describe what happens with these scorers alone."""
     return (
         f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
@@ -285,7 +285,9 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
-        yield warning(SCORERS_WITHOUT_LOAD, ("scorers",), without_load(", ".join(request.scorers)))
+        yield warning(
+            SCORERS_WITHOUT_LOAD, ("scorers",), explain_missing_load(", ".join(request.scorers))
+        )
 
 
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
@@ -294,7 +296,7 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
 
     def pairs(candidate: EppFamily) -> bool:
         return all(
-            candidate.registers(plugin["type"]) for plugin in pairing_plugins(request.groups)
+            candidate.registers(plugin["type"]) for plugin in build_pairing_plugins(request.groups)
         )
 
     if not family.supports_pd:
@@ -331,7 +333,7 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             f"model names; images that support them: {able}",
         )
         return
-    served = [(role.name, role.pods.command.asked_names) for role in parts.served]
+    served = [(role.name, role.pods.command.requestable_names) for role in parts.served]
     for index, rewrite in enumerate(rewrites):
         for number, target in enumerate(rewrite.targets):
             lacking = [

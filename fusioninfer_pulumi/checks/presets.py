@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.pods.engine import TOKEN_FOR_GATED_MODEL
-from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
-from fusioninfer_pulumi.engines.command import ENGINES, serving_container
-from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE
+from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
+from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
+from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, error, similar, warning
-from fusioninfer_pulumi.presets.catalogue import catalogue_model
-from fusioninfer_pulumi.presets.expand import is_written
-from fusioninfer_pulumi.presets.layout import is_known_model, meant_model
+from fusioninfer_pulumi.findings import Finding, Location, closest_name, error, warning
+from fusioninfer_pulumi.presets.expansion import library_generates_container
+from fusioninfer_pulumi.presets.model_catalogue import find_catalogue_model
+from fusioninfer_pulumi.presets.model_layout import find_similar_model, is_known_model
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     RELEASE_WITHOUT_FEATURE,
@@ -24,11 +24,11 @@ from fusioninfer_pulumi.rules.common import (
 )
 
 
-def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
+def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
     """Check the fields that only containers of the library read."""
     if args.model is not None:
         yield from _model_name(args.model)
-    written = [is_written(args, role) for role in args.roles]
+    written = [library_generates_container(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
         if role.component_type is ComponentType.ROUTER:
             continue
@@ -59,14 +59,14 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
         return
     template = role.template or {}
     if (template.get("spec") or {}).get("containers"):
-        image = serving_container(template, role.container).get("image")
+        image = find_serving_container(template, role.container).get("image")
         if image is not None:
             message = f"conflicts with the template's image {image}; remove one of them"
             yield error(STATED_TWICE, (*place, "version"), message)
             return
-    releases = argument_table(stated.name.value).releases
+    releases = load_argument_table(stated.name.value).releases
     if stated.version not in releases:
-        near = similar(stated.version, releases, cutoff=0.8)
+        near = closest_name(stated.version, releases, cutoff=0.8)
         hint = f"did you mean {near}?" if near else f"the newest known is {releases[-1]}."
         message = (
             f"unknown release of {ENGINES[stated.name.value].title}: {stated.version}; {hint} "
@@ -74,10 +74,10 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
         )
         yield warning(UNKNOWN_VALUE, (*place, "version"), message)
     name = hub_name(args.model.uri) if args.model is not None else None
-    model = catalogue_model(name) if name is not None else None
+    model = find_catalogue_model(name) if name is not None else None
     if model is None or stated.name.value != CATALOGUE_ENGINE:
         return
-    if release_numbers(stated.version) < release_numbers(model.minimum):
+    if parse_release(stated.version) < parse_release(model.minimum):
         message = f"{model.name} needs {model.minimum} or later, got {stated.version}"
         yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
 
@@ -87,7 +87,7 @@ def _model_name(model: ModelArgs) -> Iterator[Finding]:
     name = hub_name(model.uri)
     if name is None or model.config is not None or is_known_model(name):
         return
-    meant = meant_model(name)
+    meant = find_similar_model(name)
     if meant is not None:
         message = f"unknown model {name}; did you mean {meant}? Otherwise set model.config"
         yield warning(UNKNOWN_VALUE, ("model", "uri"), message)

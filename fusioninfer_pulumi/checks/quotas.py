@@ -15,9 +15,9 @@ from typing import Any
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.prerequisites import KUEUE
-from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.resource_requests import is_accelerator, pod_requests
+from fusioninfer_pulumi.kube.supported_products import KUEUE
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Object = Mapping[str, Any]
@@ -35,7 +35,7 @@ def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
     return sorted({name for name in namespaces if not is_output(name)})
 
 
-def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
+def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
     """Return Kueue's LocalQueues that services name, with the services."""
     by_queue: dict[Key, list[ServicePlan]] = {}
     for plan in plans:
@@ -45,7 +45,7 @@ def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
     return by_queue
 
 
-def quota_findings(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
+def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
     """Read the quotas of a cluster, and returns warnings for each plan.
 
     The same update may raise a quota. What several services exceed together is said of the last of
@@ -113,7 +113,7 @@ class _Kueue:
 
 
 def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
-    queues = queues_of(plans)
+    queues = group_by_local_queue(plans)
     if not queues:
         return
     group = KUEUE.group

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
-from fusioninfer_pulumi.checks.gateways import (
+from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
+from fusioninfer_pulumi.checks.gateway_checks import (
     ROUTE_WITHOUT_GATEWAY,
     failure_mode_findings,
     gateway_findings,
     route_attachment_findings,
 )
-from fusioninfer_pulumi.checks.pods.kv_transfer import POOL_PODS_SERVE_HTTPS
+from fusioninfer_pulumi.checks.pods.kv_transfer_checks import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.routing.gateway_implementations import Implementation, SeveralPools
 from fusioninfer_pulumi.routing.pool import is_pool
-from fusioninfer_pulumi.routing.router import Routing
+from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
 )
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
 
@@ -268,18 +268,18 @@ def name_findings(parts: Routing) -> Iterator[Finding]:
     service, gateway = parts.service, parts.gateway
     derived = []
     if parts.args.picks_endpoints:
-        derived.append(("endpoint picker", names.endpoint_picker(service)))
+        derived.append(("endpoint picker", object_names.endpoint_picker(service)))
     if gateway is not None:
         derived.append(("Gateway", gateway.name))
     at: Location = ("metadata", "name")
     for what, name in derived:
-        if len(name) > names.DNS_LABEL_LIMIT:
+        if len(name) > object_names.DNS_LABEL_LIMIT:
             yield error(
                 NAME_TOO_LONG,
                 at,
                 f'the name of the {what} "{name}" has {len(name)} characters, of at most '
-                f"{names.DNS_LABEL_LIMIT}; shorten the service's by "
-                f"{len(name) - names.DNS_LABEL_LIMIT}",
+                f"{object_names.DNS_LABEL_LIMIT}; shorten the service's by "
+                f"{len(name) - object_names.DNS_LABEL_LIMIT}",
             )
             return
 

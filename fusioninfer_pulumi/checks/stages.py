@@ -6,54 +6,54 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Cluster, target_findings
-from fusioninfer_pulumi.checks.objects import objects_findings
-from fusioninfer_pulumi.checks.operations import CHECKS as OPERATION_CHECKS
+from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
+from fusioninfer_pulumi.checks.object_checks import check_objects
+from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     accelerators,
-    engine,
-    kv_transfer,
+    engine_checks,
+    kv_transfer_checks,
     memory,
     ports,
     prefill_decode,
-    user_locations,
+    template_locations,
 )
-from fusioninfer_pulumi.checks.presets import preset_findings
-from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
+from fusioninfer_pulumi.checks.presets import check_presets
+from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
-from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
+from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
-from fusioninfer_pulumi.plan.build import BuiltService, build_service
+from fusioninfer_pulumi.plan.service_builder import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.presets.expand import expand
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.presets.expansion import expand
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Checks of the finished pods of one role.
 _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.port_findings,
     accelerators.accelerator_findings,
     accelerators.claim_and_limit_findings,
-    engine.parallelism_findings,
+    engine_checks.parallelism_findings,
     memory.offloading_findings,
-    kv_transfer.transfer_findings,
-    kv_transfer.event_findings,
-    kv_transfer.sidecar_findings,
+    kv_transfer_checks.transfer_findings,
+    kv_transfer_checks.event_findings,
+    kv_transfer_checks.sidecar_findings,
     ports.startup_findings,
     memory.memory_findings,
     memory.disk_findings,
-    engine.command_findings,
-    engine.model_findings,
-    engine.release_findings,
-    engine.engine_findings,
-    engine.launcher_findings,
-    user_locations.role_credentials,
-    user_locations.pod_findings,
+    engine_checks.command_findings,
+    engine_checks.model_findings,
+    engine_checks.release_findings,
+    engine_checks.engine_findings,
+    engine_checks.launcher_findings,
+    template_locations.role_credentials,
+    template_locations.pod_findings,
 )
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
-    engine.argument_findings,
+    engine_checks.argument_findings,
     prefill_decode.agreement_findings,
     prefill_decode.pair_findings,
     prefill_decode.served_findings,
@@ -74,9 +74,9 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     """
     expansion = expand(args)
     built = build_service(expansion.args, name)
-    memory, problems = planned_memory(built.plan, built.args)
+    memory, problems = check_memory(built.plan, built.args)
     wrong = {finding.location for finding in errors(expansion.findings)}
-    of_presets = (finding for finding in preset_findings(args) if finding.location not in wrong)
+    of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
     findings = [*expansion.findings, *of_presets]
     # Other findings about a role whose container could not be written mean nothing.
     unwritten = expansion.incomplete
@@ -84,7 +84,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     findings += [finding for finding in others if finding.location[:2] not in unwritten]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
-        findings += objects_findings(plan)
+        findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
     return replace(plan, findings=tuple(_at_written(finding, args) for finding in ordered))
 
@@ -114,8 +114,8 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
             yield from of_pods(pods, ctx)
     for of_roles in _ROLE_CHECKS:
         yield from of_roles(built.pods)
-    yield from user_locations.model_pod_findings(built.args.model, built.plan.model)
-    yield from user_locations.picker_pod_findings(built.plan.routing)
+    yield from template_locations.model_pod_findings(built.args.model, built.plan.model)
+    yield from template_locations.picker_pod_findings(built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     routing = built.plan.routing
@@ -129,14 +129,14 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
         yield from of_rollout(built.plan)
 
 
-def planned_memory(
+def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """Estimate and check the memory of roles whose accelerators are known."""
     if not any(_concerns_capacity(role) for role in plan.roles):
         return {}, []
     # Imported here: only such services need it.
-    from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
 
     package = capacity()
     if package is None:
@@ -167,14 +167,14 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
     Findings include objects that two services would share, and routes that send a share of requests
     to another service.
     """
-    plans = with_collisions([plan_service(args) for args in services])
+    plans = add_collision_findings([plan_service(args) for args in services])
     return [
-        replace(plan, findings=(*target_findings(plan, plans, complete=True), *plan.findings))
+        replace(plan, findings=(*check_targets(plan, plans, complete=True), *plan.findings))
         for plan in plans
     ]
 
 
-def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
+def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
     """Return the plans with findings of objects that services or roles would share."""
     cluster = Cluster()
     return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

@@ -9,21 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import print_json, print_objects
-from fusioninfer_pulumi.cli.planned import (
+from fusioninfer_pulumi.cli.finding_formats import report
+from fusioninfer_pulumi.cli.printing import print_json, print_objects
+from fusioninfer_pulumi.cli.read_sources import read_separately, read_sources
+from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
     Source,
     objects_of,
 )
-from fusioninfer_pulumi.cli.report import report
-from fusioninfer_pulumi.cli.sources import read_apart, read_sources
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, closest_name, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.ignoring import ignoring_findings
+from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.capacity import Placed
+    from fusioninfer_pulumi.capacity_package import PlacementResult
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -44,14 +44,17 @@ def render(options: argparse.Namespace) -> int:
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
     from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
-    from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
+    from fusioninfer_pulumi.topology.service_topology import (
+        compute_capacity,
+        compute_capacity_for_gpus,
+    )
 
     sources = read_sources(options.sources, options)
     # An error of the placement alone still leaves plans to print, which explain it.
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.server import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
@@ -76,9 +79,9 @@ def plan(options: argparse.Namespace) -> int:
         views.append(
             PlanView(
                 item,
-                [capacity_on(item, options.nodes)]
+                [compute_capacity(item, options.nodes)]
                 if options.nodes
-                else capacity_for_gpus(item, options.gpus),
+                else compute_capacity_for_gpus(item, options.gpus),
                 objects_of(source, document),
                 provider=document.provider,
                 update=None if updates is None else updates[number],
@@ -105,14 +108,16 @@ def _updates(
 ) -> list[ServiceTimeline] | None:
     """Returns the updates of services from an older source, None after printing its errors."""
     from fusioninfer_pulumi.cli.diff.timelines import timelines
-    from fusioninfer_pulumi.cli.sources import read_side
+    from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
     if options.output not in ("text", "json"):
         sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
         return None
-    old = read_side(options.update, options)
+    old = read_diff_side(options.update, options)
     # Both sides of a comparison mark the secrets of a program in the same way.
-    new = [read_side(source.name, options) if source.is_project else source for source in sources]
+    new = [
+        read_diff_side(source.name, options) if source.is_project else source for source in sources
+    ]
     objects, *new_objects = [source.rendered() for source in (old, *new)]
     refused = [
         located
@@ -130,7 +135,7 @@ def _updates(
 def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of every service of the sources, and prints the names of the files."""
     from fusioninfer_pulumi.cli.plan_output import plain
-    from fusioninfer_pulumi.operations.dashboards import dashboard_files
+    from fusioninfer_pulumi.operations.dashboards import render_dashboards
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -141,7 +146,7 @@ def dashboards(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             named = replace(plan, namespace=plain(plan.namespace))
-            for name, text in dashboard_files(named, plan.routing).items():
+            for name, text in render_dashboards(named, plan.routing).items():
                 (folder / name).write_text(text, encoding="utf-8")
                 sys.stdout.write(f"{folder / name}\n")
     except OSError as problem:
@@ -168,7 +173,7 @@ def convert(options: argparse.Namespace) -> int:
     manifests = [dict(document.manifest) for document in source.planned]
     if options.expand:
         from fusioninfer_pulumi.loading.validate import written
-        from fusioninfer_pulumi.presets.expand import expand
+        from fusioninfer_pulumi.presets.expansion import expand
 
         services = [expand(args).args for args in services]
         manifests = [written(args) for args in services]
@@ -221,7 +226,7 @@ def place(options: argparse.Namespace) -> int:
 
 def size(options: argparse.Namespace) -> int:
     """Prints the layouts of a model that fit."""
-    from fusioninfer_pulumi.capacity import MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
     package = capacity()
     if package is None:
@@ -240,12 +245,14 @@ def init(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
-        sources = read_apart(options.sources, options)
+        sources = read_separately(options.sources, options)
     else:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
     if options.server or options.context is not None:
-        from fusioninfer_pulumi.cli.server import ask_cluster  # the client takes long to import
+        from fusioninfer_pulumi.cli.cluster_checks import (
+            ask_cluster,
+        )  # the client takes long to import
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
@@ -257,7 +264,7 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import chosen, print_full, print_table, rule_json
+    from fusioninfer_pulumi.cli.rule_texts import chosen, print_rule, print_rule_table, rule_json
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
@@ -265,54 +272,54 @@ def rules(options: argparse.Namespace) -> int:
         if options.output == "json":
             print_json([rule_json(rule) for rule in listed])
         else:
-            print_table(listed, sys.stdout)
+            print_rule_table(listed, sys.stdout)
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
-        near = similar(options.rule, all_rules())
+        near = closest_name(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
     if options.output == "json":
         print_json(rule_json(rule))
     else:
-        print_full(rule, sys.stdout)
+        print_rule(rule, sys.stdout)
     return 0
 
 
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
-    from fusioninfer_pulumi.cli.compared import read_compared
-    from fusioninfer_pulumi.cli.program import Secrets, unmarked
-    from fusioninfer_pulumi.pods.credentials import without_credentials
+    from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
+    from fusioninfer_pulumi.cli.program import Secrets, remove_marks
+    from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
         return 2
-    both = read_compared(options)
+    both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
     if not options.show_secrets:
         # Each mask carries a mark of its value, so that a changed credential is a difference.
-        objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
+        objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
     engines = _engine_notes(objects[0], objects[1], both.new.plans)
     notes = [*both.notes, *difference.notes, *engines, *caches]
-    difference = unmarked(replace(difference, notes=tuple(notes)))
+    difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
-        from fusioninfer_pulumi.cli.diff.text import print_difference
+        from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
         from fusioninfer_pulumi.cli.terminal import console
 
         with console(sys.stdout) as screen:
-            print_difference(difference, screen)
+            print_diff(difference, screen)
     return 1 if difference else 0
 
 
@@ -359,15 +366,15 @@ def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[s
     return images
 
 
-def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed | None:
+def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
     """Places the services of manifests; those of a program are an error."""
     placed = [_place(options, source) for source in sources]
     return placed[0]
 
 
-def _place(options: argparse.Namespace, source: Source) -> Placed | None:
+def _place(options: argparse.Namespace, source: Source) -> PlacementResult | None:
     if options.inventory is not None:
-        from fusioninfer_pulumi.cli.sources import place_source
+        from fusioninfer_pulumi.cli.read_sources import place_source
 
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:
@@ -405,7 +412,7 @@ def _judged(
         judged_sources[-1].add(judged_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
     findings = [finding for source in judged_sources for _, finding in source.findings]
-    judged_sources[-1].add("--ignore", *ignoring_findings(ignored, findings, ()))
+    judged_sources[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
     strict = options.strict and any(source.has(Severity.WARNING) for source in judged_sources)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import shtab
 
-from fusioninfer_pulumi.capacity import capacity
+from fusioninfer_pulumi.capacity_package import capacity
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.rules.catalog import all_rules
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fusioninfer_pulumi import __version__
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.topology.capacity import NodePool
+    from fusioninfer_pulumi.topology.capacity_model import NodePool
 
 #: Exit statuses, part of the contract with CI jobs.
 OK, DIFFERENT, INVALID = 0, 1, 2
@@ -266,7 +266,7 @@ def _size(
     summary = "print the layouts of a model that fit accelerators"
     size = commands.add_parser("size", help=summary, description=f"size: {summary}.")
     if asked:
-        from fusioninfer_pulumi.capacity import MISSING, capacity
+        from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
         package = capacity()
         if package is not None:
@@ -388,7 +388,7 @@ def _seconds(text: str) -> float:
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:
-    from fusioninfer_pulumi.topology.capacity import NodePool
+    from fusioninfer_pulumi.topology.capacity_model import NodePool
 
     pools = []
     for part in text.split(","):

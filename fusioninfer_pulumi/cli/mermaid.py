@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.plan_output import PlanView, plain
 from fusioninfer_pulumi.findings import one_line
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 # More replicas than this are drawn as one box: the chart is for people.
 _MAX_REPLICA_BOXES = 4
@@ -105,7 +105,7 @@ def _stations(plan: ServicePlan) -> Iterator[Sequence[str]]:
         return
     entries = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     port = (f"port {entries[0].pods.port}",) if entries else ()
-    yield "Service", names.serving_service(plan.service), *port
+    yield "Service", object_names.serving_service(plan.service), *port
 
 
 def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:

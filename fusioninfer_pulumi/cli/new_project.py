@@ -14,7 +14,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.installation import Environment, Repository, installed_from
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.presets.model_service import model_service
 

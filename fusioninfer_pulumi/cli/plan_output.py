@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.cli.report import finding_json
-from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.cli.finding_formats import finding_json
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.capacity import Capacity
+from fusioninfer_pulumi.topology.capacity_model import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
 if TYPE_CHECKING:

@@ -12,21 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.capacity import Placed
+from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
+from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, plain
-from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.outputs import surely_equal
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.timeline import hours_text
-from fusioninfer_pulumi.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import Routing
-from fusioninfer_pulumi.topology.capacity import Capacity
-from fusioninfer_pulumi.topology.role import role_rollout
-from fusioninfer_pulumi.topology.topology import service_reference
+from fusioninfer_pulumi.rollout.timeline import format_duration
+from fusioninfer_pulumi.routing.endpoint import find_endpoint
+from fusioninfer_pulumi.routing.http_route import ParentPlan
+from fusioninfer_pulumi.routing.routing_plan import Routing
+from fusioninfer_pulumi.topology.capacity_model import Capacity
+from fusioninfer_pulumi.topology.role_plan import resolve_rollout
+from fusioninfer_pulumi.topology.service_topology import service_reference
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -51,7 +51,7 @@ def print_plans(
         for number, view in enumerate(views):
             if number:
                 screen.print()
-            draw_plan(screen, view, alone=len(views) == 1)
+            print_plan(screen, view, alone=len(views) == 1)
             if view.update is not None:
                 screen.print()
                 _draw_update(screen, view.update, old)
@@ -71,7 +71,7 @@ def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     if not played.turns:
         screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
         return
-    longest = hours_text(played.after.seconds)
+    longest = format_duration(played.after.seconds)
     screen.print(
         f"update from {old}: at most {longest} for its LeaderWorkerSets, peak {played.peak} GPUs",
         soft_wrap=True,
@@ -91,7 +91,7 @@ def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
         screen.print(note, soft_wrap=True)
 
 
-def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:
+def print_placement(plans: Sequence[ServicePlan], placement: PlacementResult, file: TextIO) -> None:
     """Prints where each service is placed, and what is left in the pools."""
     with console(file) as screen:
         for number, plan in enumerate(plans):
@@ -102,7 +102,7 @@ def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextI
         screen.print(placement.pools_table())
 
 
-def draw_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
+def print_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
     """Prints one service's plan; `alone` if no other service is shown."""
     plan = view.plan
     screen.print(_title(plan))
@@ -194,7 +194,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row("Shares", shares)
         if plan.picker.rewrites is not None:
             table.add_row("Models", plan.picker.rewrites.text())
-    if plan.open_service:
+    if plan.has_service_endpoint:
         target = service_reference(plan.service, plan.roles, plan.shape)
         host = f"{target['name']}.{plain(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")
@@ -235,7 +235,7 @@ def _layout(plan: ServicePlan) -> str:
     """What one set for a role means for its updates."""
     updated, recreated = [], []
     for role in plan.roles:
-        rollout = role_rollout(plan.rollout, role)
+        rollout = resolve_rollout(plan.rollout, role)
         if rollout.strategy is RolloutStrategy.RECREATE:
             recreated += [lws.name for lws in role.lws]
             continue
@@ -297,7 +297,7 @@ def _findings(plan: ServicePlan) -> Table:
     table.add_column(overflow="fold")
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
-        table.add_row(severity, Text.assemble(placed_text(finding), (rule_mark(finding), "dim")))
+        table.add_row(severity, Text.assemble(finding_text(finding), (rule_suffix(finding), "dim")))
     return table
 
 
@@ -308,7 +308,7 @@ def _request_path(plan: ServicePlan, router: Routing) -> str:
 
 def _router_url(plan: ServicePlan, router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
-    address = router_endpoint(router, plan.namespace)
+    address = find_endpoint(router, plan.namespace)
     by = router.routed_by
     if by is not None:
         return f"not known: that of the route of service {by}"
@@ -362,6 +362,6 @@ def _near(namespace: Any, service_namespace: Any) -> str:
     """How a namespace is written before a name; not where it is the service's own."""
     return (
         ""
-        if namespace is None or surely_equal(namespace, service_namespace)
+        if namespace is None or is_known_equal(namespace, service_namespace)
         else f"{plain(namespace)}/"
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi import api
-from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.spec_model import SpecModel
 
 _PACKAGE = "fusioninfer_pulumi"
 _COMPONENT = "InferenceService"

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.cli.terminal import console
 from fusioninfer_pulumi.rules.catalog import RuleEntry, all_rules, documents
 
@@ -38,7 +38,7 @@ def rule_json(rule: RuleEntry) -> dict[str, Any]:
     }
 
 
-def print_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
+def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
     """Prints one line for each rule: id, severity, what it checks."""
     rows = Table.grid(padding=(0, 2, 0, 0))
     for rule in rules:
@@ -49,7 +49,7 @@ def print_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
             screen.print(rows)
 
 
-def print_full(rule: RuleEntry, file: TextIO) -> None:
+def print_rule(rule: RuleEntry, file: TextIO) -> None:
     """Prints everything about one rule, with an example that can be checked as it is."""
     severities = " or ".join(severity.value for severity in rule.severities)
     texts = {"Checks:": rule.title, "To do:": rule.remedy, "Source:": rule.source}

@@ -1,7 +1,7 @@
 """The Pulumi component, its typed children and its outputs; `ServingPrerequisites` beside it."""
 
 from fusioninfer_pulumi.component.inference_service import InferenceService
-from fusioninfer_pulumi.component.resources import (
+from fusioninfer_pulumi.component.kubernetes_objects import (
     TOKEN,
     Gateway,
     HTTPRoute,

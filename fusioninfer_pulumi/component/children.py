@@ -10,7 +10,7 @@ import pulumi
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.component.cluster_access import reads_cluster
-from fusioninfer_pulumi.component.resources import (
+from fusioninfer_pulumi.component.kubernetes_objects import (
     Gateway,
     HTTPRoute,
     InferencePool,
@@ -20,14 +20,19 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
     combined,
 )
-from fusioninfer_pulumi.component.sdk import renders_yaml
-from fusioninfer_pulumi.component.split import growing_shares
-from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of, stack_shares
-from fusioninfer_pulumi.component.update import Update
+from fusioninfer_pulumi.component.pulumi_sdk import renders_yaml
+from fusioninfer_pulumi.component.route_shares import find_growing_shares
+from fusioninfer_pulumi.component.stack_state import (
+    Observed,
+    find_stack_lws,
+    read_observed,
+    stack_shares,
+)
+from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
-from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, same_policy
+from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
 
 Manifest = dict[str, Any]
 Made = TypeVar("Made", bound=KubernetesObject)
@@ -123,7 +128,7 @@ class Children:
             self._update = Update(component, name, plan, manifests, self.yaml_only.future)
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
-            self.observed = pulumi.Output.from_input(observed_of(name))
+            self.observed = pulumi.Output.from_input(read_observed(name))
         self.waited: pulumi.Output[LiveObjects] = combined(
             [self.observed], lambda values: dict(values[0].objects)
         )
@@ -192,12 +197,12 @@ class Children:
             object_options = lws_options(
                 self._steps[name],
                 grouped=bool(before or now),
-                same_policy=before is not None and same_policy(before, now),
+                is_same_policy=before is not None and is_same_policy(before, now),
             )
             if self._update is not None:
                 after = self._update.turn(name).apply(lambda _: needed)
         elif kind == "HTTPRoute" and self._update is not None:
-            growing = growing_shares(self._plan, stack_shares(self._logical(manifest)))
+            growing = find_growing_shares(self._plan, stack_shares(self._logical(manifest)))
             if growing:
                 after = self._update.when_available(growing).apply(lambda _: needed)
         elif kind == "InferencePool" and self._plan.picker is not None:
@@ -227,7 +232,7 @@ def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, 
     """`subGroupPolicy` of existing LeaderWorkerSets, by name: those cannot change in place."""
     return {
         lws_name: lws.template.sub_groups
-        for lws_name, lws in (stack_lws_of(name, plan) or {}).items()
+        for lws_name, lws in (find_stack_lws(name, plan) or {}).items()
         if lws.template is not None and lws.template.sub_groups
     }
 
@@ -255,7 +260,7 @@ def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | N
 
 
 def lws_options(
-    step: LwsStep, *, grouped: bool = False, same_policy: bool = False
+    step: LwsStep, *, grouped: bool = False, is_same_policy: bool = False
 ) -> pulumi.ResourceOptions:
     """Options of a LeaderWorkerSet: what is ignored, and what replaces it.
 
@@ -270,7 +275,7 @@ def lws_options(
         # Replicas may change all the same, where it runs several.
         ignored += list(_REVISED) if step.whole else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
-    elif same_policy:
+    elif is_same_policy:
         ignored += LeaderWorkerSet.IMMUTABLE
     if step.scaled_externally:
         ignored.append("spec.replicas")

@@ -11,18 +11,18 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
-from fusioninfer_pulumi.component.sdk import (
+from fusioninfer_pulumi.component.pulumi_sdk import (
     has_engine,
     provider_of,
     provider_state,
     runs_program,
 )
-from fusioninfer_pulumi.component.state import version_of
+from fusioninfer_pulumi.component.stack_state import read_version
 from fusioninfer_pulumi.component.status import is_available, is_ready, observed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.rollout.order import LwsStep
 from fusioninfer_pulumi.rollout.state_machine import Snapshot
+from fusioninfer_pulumi.rollout.update_order import LwsStep
 
 Read = TypeVar("Read")
 Live = dict[str, dict[str, Any]]
@@ -57,7 +57,7 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
     )
 
 
-async def names_cluster(component: pulumi.Resource) -> bool:
+async def has_known_cluster(component: pulumi.Resource) -> bool:
     """Whether a preview knows which cluster the component's objects go to.
 
     The kubeconfig of an explicit provider may be that of a cluster which the update creates first.
@@ -94,7 +94,7 @@ class Cluster:
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
 
-def read_error_text(problem: Exception) -> str:
+def describe_read_error(problem: Exception) -> str:
     """Message for a read that failed; an unexpected error keeps its type."""
     return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
 
@@ -162,7 +162,7 @@ def _snapshot(step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
     else:
         is_up = is_available(live) if step.whole else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
-    return Snapshot(version_of(live["metadata"]), is_up, str(revision or ""))
+    return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
 
 
 def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:

@@ -10,20 +10,20 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.cluster_access import Cluster, read_error_text, reads_cluster
+from fusioninfer_pulumi.component.cluster_access import Cluster, describe_read_error, reads_cluster
 from fusioninfer_pulumi.component.pod_problems import (
     Object,
+    describe_missing_accelerators,
+    describe_pod_failure,
+    describe_pod_problem,
+    describe_pod_progress,
+    has_visible_reason,
     is_bound,
     label_of,
     latest_events,
-    missing_accelerators,
     name_of,
-    pod_failure,
-    pod_problem,
-    pod_progress,
-    shows_reason,
 )
-from fusioninfer_pulumi.component.status import gang_problem, is_available
+from fusioninfer_pulumi.component.status import explain_unplaced_gang, is_available
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
@@ -130,9 +130,9 @@ def watch_service(
     with contextlib.closing(watch) as changes:
         for kind, pod in changes:
             before = pods.get(name_of(pod))
-            if shows_reason(pod) or before is None or not shows_reason(before):
+            if has_visible_reason(pod) or before is None or not has_visible_reason(before):
                 pods[name_of(pod)] = pod
-            if kind == "DELETED" and not shows_reason(pods[name_of(pod)]):
+            if kind == "DELETED" and not has_visible_reason(pods[name_of(pod)]):
                 del pods[name_of(pod)]
             snapshot = replace(known, pods=list(pods.values()))
             if enough(snapshot):
@@ -147,7 +147,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     """
 
     def enough(snapshot: Snapshot) -> bool:
-        return all(lws_shows_reason(name, snapshot) for name in names)
+        return all(has_lws_reason(name, snapshot) for name in names)
 
     try:
         snapshot = await cluster.read(read_service, service, seconds=_SERVICE_SECONDS)
@@ -165,14 +165,14 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         ]
     # An error while explaining must not hide the failure itself.
     except Exception as problem:  # noqa: BLE001
-        return [f"why is not known: {read_error_text(problem)}"]
+        return [f"why is not known: {describe_read_error(problem)}"]
     return list(dict.fromkeys(lines))[:_MOST_LINES]
 
 
 def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
     """Why LeaderWorkerSets are not available: one line for each reason, with its pods."""
     pods = [pod for name in names for pod in snapshot.pods_of(name)]
-    lines = _by_reason(pods, lambda pod: pod_problem(pod, snapshot.events))
+    lines = _by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
         events = list(_controller_events(name, snapshot.events))
         lines += events or ([] if snapshot.pods_of(name) else [f"{name} has no pods"])
@@ -184,10 +184,10 @@ def explain_gang(snapshot: Snapshot) -> list[str]:
     waiting = [pod for pod in snapshot.pods if not is_bound(pod)]
     if not waiting:
         return []
-    problems = {name_of(group): gang_problem(group) for group in snapshot.pod_groups}
+    problems = {name_of(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
     lines = [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
     if snapshot.nodes is not None and snapshot.bound is not None:
-        lines.append(missing_accelerators(waiting, snapshot.nodes, snapshot.bound))
+        lines.append(describe_missing_accelerators(waiting, snapshot.nodes, snapshot.bound))
     return list(filter(None, lines))
 
 
@@ -207,7 +207,7 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
     ]
 
 
-def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
+def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
     """Whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
@@ -216,16 +216,16 @@ def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
     pods = snapshot.pods_of(name)
     # The event that a group is created again is no warning, and gives no reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
-    return all(map(shows_reason, pods)) if pods else any(_controller_events(name, warnings))
+    return all(map(has_visible_reason, pods)) if pods else any(_controller_events(name, warnings))
 
 
-def waiting_reason(name: str, snapshot: Snapshot) -> str:
+def describe_waiting(name: str, snapshot: Snapshot) -> str:
     """What the first pod of a LeaderWorkerSet that is not ready does, briefly."""
-    reasons = map(pod_progress, sorted(snapshot.pods_of(name), key=name_of))
+    reasons = map(describe_pod_progress, sorted(snapshot.pods_of(name), key=name_of))
     return next(filter(None, reasons), "")
 
 
-async def failed_replicas(
+async def find_failed_replicas(
     component: pulumi.Resource,
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
@@ -248,15 +248,15 @@ async def failed_replicas(
     try:
         cluster = Cluster(component, plan.namespace)
         pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
-        return failed_lws(revisions, pods)
+        return find_failed_lws(revisions, pods)
     # Any error: the status then says less, as it does without rights.
     except Exception as problem:  # noqa: BLE001
-        message = f"whether replicas fail was not read: {read_error_text(problem)}"
+        message = f"whether replicas fail was not read: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
         return {}
 
 
-def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
+def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
     """Why LeaderWorkerSets failed, by name; those that are only not ready yet have not.
 
     `revisions` are their revision labels by name.
@@ -270,7 +270,7 @@ def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[
             if not pod["metadata"].get("deletionTimestamp")
             or (revision is not None and label_of(pod, labels.REVISION) == revision)
         ]
-        reasons = _by_reason(pods, pod_failure)
+        reasons = _by_reason(pods, describe_pod_failure)
         if reasons:
             failures[name] = "; ".join(reasons)
     return failures

@@ -15,7 +15,7 @@ import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.cluster_access import THREADS
-from fusioninfer_pulumi.component.sdk import has_engine
+from fusioninfer_pulumi.component.pulumi_sdk import has_engine
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"

@@ -11,12 +11,12 @@ import pulumi
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
+from fusioninfer_pulumi.checks.update_checks import check_layout_switch, check_update
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.cluster_access import program_services
-from fusioninfer_pulumi.component.diagnosis import failed_replicas
+from fusioninfer_pulumi.component.diagnosis import find_failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
-from fusioninfer_pulumi.component.resources import (
+from fusioninfer_pulumi.component.kubernetes_objects import (
     TOKEN,
     Gateway,
     HTTPRoute,
@@ -30,18 +30,18 @@ from fusioninfer_pulumi.component.resources import (
     latest,
     live_objects,
 )
-from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import CollectedService, collect_services
+from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
-from fusioninfer_pulumi.component.split import warn_of_removed_targets
-from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
+from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-from fusioninfer_pulumi.loading.validate import examine_mapping, plan_document
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.topology.topology import service_reference
+from fusioninfer_pulumi.routing.endpoint import find_endpoint
+from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
+from fusioninfer_pulumi.topology.service_topology import service_reference
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -116,17 +116,17 @@ class InferenceService(pulumi.ComponentResource):
         collisions = services.add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        raise_errors(layout_switch_findings(name, self.plan, stack_lws()), name)
-        existing = stack_lws_of(name, self.plan)
-        raise_errors(update_findings(self.plan, manifests, existing), name)
+        raise_errors(check_layout_switch(name, self.plan, stack_lws()), name)
+        existing = find_stack_lws(name, self.plan)
+        raise_errors(check_update(self.plan, manifests, existing), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_services.get()
         if collected is not None:
             collected.append(CollectedService(name, written, self.plan))
         else:
-            ignored = ignored_by(self.plan.annotations)
-            shown = without_ignored(self.plan.findings, ignored)
-            log_warnings([*shown, *ignoring_findings(ignored, shown)], self)
+            ignored = parse_ignored_rules(self.plan.annotations)
+            shown = drop_ignored(self.plan.findings, ignored)
+            log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
             parent=self,
@@ -167,13 +167,13 @@ class InferenceService(pulumi.ComponentResource):
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         router = self.plan.routing
-        if router is None or self.plan.open_service:
+        if router is None or self.plan.has_service_endpoint:
             plan = self.plan
             target = service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
-        endpoint_plan = router_endpoint(router, self.plan.namespace)
+        endpoint_plan = find_endpoint(router, self.plan.namespace)
         if endpoint_plan is None:
             return pulumi.Output.from_input("")
         if endpoint_plan.host is not None:
@@ -215,7 +215,7 @@ class InferenceService(pulumi.ComponentResource):
                 live = {name: before_update(state) for name, state in live.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
             files = bool(await yaml_only.future())
-            failures = await failed_replicas(self, plan, lws, yaml_only=files)
+            failures = await find_failed_replicas(self, plan, lws, yaml_only=files)
             whole = live.get(plan.service) if plan.groups is None else None
             return service_status(plan, live, whole, failures, routing=live)
 
@@ -249,7 +249,7 @@ def _planned(
         written, plan = args, plan_service(args, name)
         problems = plan.findings
     elif isinstance(args, Mapping):
-        document = examine_mapping(args, name)
+        document = validate_mapping(args, name)
         written = document.args
         plan, problems = plan_document(document, name)
     else:

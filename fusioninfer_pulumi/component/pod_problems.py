@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests, takes_pods
+from fusioninfer_pulumi.kube.resource_requests import is_accelerator, pod_requests, takes_pods
 
 Object = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def is_bound(pod: Object) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
-def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
+def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     """What is wrong with a pod, on one line without its name; None where nothing is."""
     if _is_true(pod, "Ready"):
         return None
@@ -49,12 +49,12 @@ def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, not ready"
 
 
-def shows_reason(pod: Object) -> bool:
+def has_visible_reason(pod: Object) -> bool:
     """Whether a pod is ready or shows why it is not; one that was just created does not."""
     return _is_true(pod, "Ready") or any(_reasons(pod))
 
 
-def pod_failure(pod: Object) -> str | None:
+def describe_pod_failure(pod: Object) -> str | None:
     """What keeps a pod from ever serving as it is, on one line without its name.
 
     None for one that serves, waits for a node, starts or runs: it may still become ready.
@@ -64,7 +64,7 @@ def pod_failure(pod: Object) -> str | None:
     return "; ".join(_reasons(pod, running=False)) or None
 
 
-def pod_progress(pod: Object) -> str:
+def describe_pod_progress(pod: Object) -> str:
     """What a pod that is not ready does, briefly; empty for one that is ready."""
     if _is_true(pod, "Ready"):
         return ""
@@ -88,7 +88,7 @@ def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
     return list(texts)[:_MOST_EVENTS]
 
 
-def missing_accelerators(
+def describe_missing_accelerators(
     waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]
 ) -> str:
     """How many accelerators pods without a node (`waiting`) lack; empty where none.

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.diagnosis import Snapshot, read_pods, waiting_reason
+from fusioninfer_pulumi.component.diagnosis import Snapshot, describe_waiting, read_pods
 from fusioninfer_pulumi.component.status import ready_replicas
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -48,8 +48,8 @@ class Progress:
                 )
             except UnreadableError:
                 self._pods = Snapshot()
-        reason = waiting_reason(waiting, self._pods)
-        self.say(progress_line(self._plan, live, waiting, reason, now - self._since))
+        reason = describe_waiting(waiting, self._pods)
+        self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
 
     def say_once(self, line: str) -> None:
         """Logs a line that stays, once in an update."""
@@ -64,7 +64,7 @@ class Progress:
             pulumi.log.info(line, self._component, ephemeral=True)
 
 
-def progress_line(
+def format_progress(
     plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
 ) -> str:
     """Available replicas of each role, and what one LeaderWorkerSet waits for.

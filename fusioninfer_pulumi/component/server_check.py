@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
-from fusioninfer_pulumi.component.sdk import has_engine
+from fusioninfer_pulumi.component.cluster_access import (
+    Cluster,
+    describe_read_error,
+    has_known_cluster,
+)
+from fusioninfer_pulumi.component.pulumi_sdk import has_engine
 from fusioninfer_pulumi.findings import Finding, errors, info
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.ignoring import ignored_by, without_ignored
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,17 +42,17 @@ def check_on_server(
         return
 
     async def checked(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
-        if files or not await names_cluster(component):
+        if files or not await has_known_cluster(component):
             return False
         cluster = Cluster(component, plan.namespace)
         try:
             problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
         # The provider reports a cluster that cannot be reached.
         except Exception as problem:  # noqa: BLE001
-            text = f"the API server was not asked: {read_error_text(problem)}"
+            text = f"the API server was not asked: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
-        log(without_ignored(problems, ignored_by(plan.annotations)), component)
+        log(drop_ignored(problems, parse_ignored_rules(plan.annotations)), component)
         refused = errors(problems)
         if refused:
             lines = "\n".join(f"{plan.service}: {finding}" for finding in refused)
@@ -63,19 +67,19 @@ def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     # Start-up time: only a preview that reads a cluster needs it.
-    from fusioninfer_pulumi.checks.cluster import gang_backend_findings  # noqa: PLC0415
-    from fusioninfer_pulumi.checks.quotas import quota_findings  # noqa: PLC0415
-    from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
+    from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends  # noqa: PLC0415
+    from fusioninfer_pulumi.checks.quotas import check_quotas  # noqa: PLC0415
+    from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, check_on_api_server  # noqa: PLC0415
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
     started = time.monotonic()
     api = KubernetesApi(kubeconfig, context)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
-    (over_quota,) = quota_findings(api, [placed])
-    (of_backend,) = gang_backend_findings(api, [plan], namespace)
+    (over_quota,) = check_quotas(api, [placed])
+    (of_backend,) = check_gang_backends(api, [plan], namespace)
     # All of it shares the time of a preview.
     left = max(1.0, _SECONDS - (time.monotonic() - started))
-    (service_findings,) = server_findings(api, [plan], seconds=left, namespace=namespace)
+    (service_findings,) = check_on_api_server(api, [plan], seconds=left, namespace=namespace)
     return [
         info(API_SERVER_NOT_ASKED, finding.location, finding.message)
         if finding.rule == API_SERVER_NOT_ASKED.id

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import Routing
-from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
+from fusioninfer_pulumi.routing.routing_plan import Routing
+from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
@@ -88,9 +88,9 @@ def service_status(
     failures = failures or {}
     groups = _groups(plan, lws, failures)
     if plan.groups is None:
-        blocked = gang_blocked(pod_group)
+        blocked = explain_blocked_gang(pod_group)
     else:
-        messages = (gang_blocked(lws.get(gang.pod_group)) for gang in plan.gangs)
+        messages = (explain_blocked_gang(lws.get(gang.pod_group)) for gang in plan.gangs)
         blocked = next(filter(None, messages), None)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
     refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
@@ -155,7 +155,7 @@ def ready_replicas(planned: LwsPlan, live: Live | None) -> int:
     return int(observed(live).get("readyReplicas") or 0)
 
 
-def gang_blocked(pod_group: Live | None) -> str | None:
+def explain_blocked_gang(pod_group: Live | None) -> str | None:
     """Why the scheduler holds the gang back, None when it does not."""
     native = _native_condition(pod_group or {})
     if native.get("status") == "False":
@@ -174,7 +174,7 @@ def gang_blocked(pod_group: Live | None) -> str | None:
     return str(latest.get("message") or f"the PodGroup is {status['phase']}")
 
 
-def gang_problem(pod_group: Live) -> str | None:
+def explain_unplaced_gang(pod_group: Live) -> str | None:
     """Why a gang is not placed, None once it is.
 
     Kubernetes' own scheduler says so of the first time only. Volcano never takes its condition
@@ -183,7 +183,7 @@ def gang_problem(pod_group: Live) -> str | None:
     running = (pod_group.get("status") or {}).get("phase") == "Running"
     if running or _native_condition(pod_group).get("status") == "True":
         return None
-    return gang_blocked(pod_group) or "the gang is not placed"
+    return explain_blocked_gang(pod_group) or "the gang is not placed"
 
 
 def _native_condition(pod_group: Live) -> Live:
@@ -214,7 +214,7 @@ def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, s
     return None
 
 
-def awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
+def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
     """The objects that the service's `wait.level` waits for beside replicas."""
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
@@ -224,7 +224,7 @@ def awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live
     return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
-def not_accepted(
+def find_unaccepted(
     plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
 ) -> str | None:
     """The first of these objects that is not accepted yet, and why; None when all are.
@@ -237,7 +237,7 @@ def not_accepted(
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         state = live.get(name) or {}
         if kind == "PodGroup":
-            if problem := gang_problem(state):
+            if problem := explain_unplaced_gang(state):
                 return f"PodGroup {name}: {problem}"
             continue
         what, types = f"{kind} {name}", ("Accepted", "Programmed")
@@ -306,7 +306,7 @@ def _groups(
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     groups: dict[str, GroupStatus] = {}
     for index in range(plan.groups or 0):
-        blocked = gang_blocked(live.get(gangs[index])) if index in gangs else None
+        blocked = explain_blocked_gang(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
             part = replace(
@@ -399,7 +399,7 @@ def _counts(components: Mapping[str, ComponentStatus]) -> str:
 
 def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
     """Whether a replica of each role that is needed is ready, of the service or of one group."""
-    minima = minima_of(plan.gang)
+    minima = gang_minima(plan.gang)
     needed = [
         role
         for role in plan.roles

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from fusioninfer_pulumi.engines._argv import UNKNOWN
-from fusioninfer_pulumi.engines.arguments import (
+from fusioninfer_pulumi.engines._container_words import UNKNOWN
+from fusioninfer_pulumi.engines.argument_tables import (
     UNKNOWN_DEFAULT,
     Option,
     Options,
-    argument_table,
-    release_numbers,
+    load_argument_table,
+    parse_release,
 )
+from fusioninfer_pulumi.engines.command_flags import parse_json, resolved, split_joined_flags
 from fusioninfer_pulumi.engines.engine import (
     ARGUMENT_VALUE_INVALID,
     CONFIG_FLAG,
@@ -25,8 +26,7 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     Word,
 )
-from fusioninfer_pulumi.engines.flags import parsed_json, resolved, split_joined_flags
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
+from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, info, shown, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
@@ -61,17 +61,17 @@ class UserArgument:
     extras: tuple[Word, ...] = ()
 
 
-def known_release(command: EngineCommand) -> str | None:
+def find_known_release(command: EngineCommand) -> str | None:
     """The release whose arguments are known to count; None where that is not certain."""
     engine, release = command.engine, command.image.release
     if engine is None or release is None or _INSTALLS.search(command.script or ""):
         return None
-    table = argument_table(engine.name)
+    table = load_argument_table(engine.name)
     fits = command.image.engine == engine.name and release in table.releases
     return release if fits else None
 
 
-def read_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
+def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
     """The engine's arguments, with `$(NAME)` replaced where the container's variables say it."""
     argv, first = command.argv, len(command.argv.command)
     in_script = command.script is not None
@@ -158,7 +158,7 @@ def _reader(versions: Sequence[Option]) -> Callable[[str], str]:
     """Return the check of a value for argparse."""
 
     def read(value: str) -> str:
-        problems = [value_problem(version, value) for version in versions]
+        problems = [explain_invalid_value(version, value) for version in versions]
         if problems and all(problems) and not _is_open(value):
             raise argparse.ArgumentTypeError(f"{problems[-1]}, got {shown(value)}")
         return value
@@ -170,9 +170,9 @@ class _Check:
     """The findings of one command line."""
 
     def __init__(self, command: EngineCommand, engine: Engine, words: Sequence[Word]) -> None:
-        self.command, self.engine, self.release = command, engine, known_release(command)
+        self.command, self.engine, self.release = command, engine, find_known_release(command)
         # For an unknown release, each argument is read as by the newest release that has it.
-        self.table = table = argument_table(engine.name)
+        self.table = table = load_argument_table(engine.name)
         self.options = table.options(self.release) if self.release else table.latest_options()
         self.words = engine.argparse_words(command, words)
         is_sure = self.release is not None and not engine.takes_other_arguments(command)
@@ -212,7 +212,7 @@ class _Check:
         if argument.problem is not None:
             yield self.finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
         if self.release is not None and option.deprecated is not None:
-            new = successor(self.engine, option.name)
+            new = find_successor(self.engine, option.name)
             message = f"{name} is deprecated in {self.engine.title} v{self.release}"
             message += f"; use {new} instead" if new else ""
             yield info(ARGUMENT_DEPRECATED, place, message)
@@ -222,7 +222,7 @@ class _Check:
         if self.release is not None:
             gone, first = table.removed(name, self.release), table.first(name)
             if gone is not None:
-                new = successor(self.engine, name)
+                new = find_successor(self.engine, name)
                 message = (
                     f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
                     f"{f'use {new} instead' if new else 'remove it'}"
@@ -236,11 +236,11 @@ class _Check:
                 return self.finding(RELEASE_WITHOUT_FEATURE, place, message)
             text = f"{title} v{self.release} has no argument {name}"
         else:
-            if self._is_newer() and similar(name, self.options, cutoff=_SLIP) is None:
+            if self._is_newer() and closest_name(name, self.options, cutoff=_SLIP) is None:
                 message = f"{name} is not known: the image is newer than {title} v{table.newest}"
                 return info(ARGUMENT_UNKNOWN, place, message)
             text = f"no release of {title} up to v{table.newest} has an argument {name}"
-        meant = similar(name, [word for word in self.options if word.startswith("--")])
+        meant = closest_name(name, [word for word in self.options if word.startswith("--")])
         hint = f"; did you mean {meant}?" if meant else "; remove it"
         return self.finding(ARGUMENT_UNKNOWN, place, text + hint)
 
@@ -249,12 +249,12 @@ class _Check:
         image = self.command.image
         if image.version is None:
             return image.engine is not None and not image.stock
-        return image.version > release_numbers(self.table.newest)[:3]
+        return image.version > parse_release(self.table.newest)[:3]
 
 
-def successor(engine: Engine, name: str) -> str | None:
+def find_successor(engine: Engine, name: str) -> str | None:
     """What takes the place of a removed or deprecated argument, None where nothing is known."""
-    versions = argument_table(engine.name).versions(name)
+    versions = load_argument_table(engine.name).versions(name)
     said = versions[-1].deprecated if versions else None
     return engine.successors.get(name) or said or None
 
@@ -271,21 +271,23 @@ def check_arguments(
     engine = command.engine
     if engine is None or command.program_in_args:
         return []
-    table, version = argument_table(engine.name), command.image.version
-    if version is not None and version < release_numbers(table.releases[0]):
+    table, version = load_argument_table(engine.name), command.image.version
+    if version is not None and version < parse_release(table.releases[0]):
         return []  # older than all that is known
-    return list(_Check(command, engine, read_words(command, variables)).findings(leave_out))
+    return list(
+        _Check(command, engine, read_argument_words(command, variables)).findings(leave_out)
+    )
 
 
-def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding]:
+def check_generated_arguments(command: EngineCommand, original: EngineCommand) -> list[Finding]:
     """Arguments that were added to a user's own, and that the image's release does not take.
 
     They come from fields; located at the command line as a whole.
     """
-    engine, release = command.engine, known_release(command)
+    engine, release = command.engine, find_known_release(command)
     if engine is None or release is None:
         return []
-    table = argument_table(engine.name)
+    table = load_argument_table(engine.name)
     added, users = (_arguments(side, table.options(release)) for side in (command, original))
     names = {argument.name for argument in users}
     problems = []
@@ -307,7 +309,9 @@ def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding
 
 def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
     assert command.engine is not None
-    return parse(command.engine.argparse_words(command, read_words(command, {})), options)[1]
+    return parse(command.engine.argparse_words(command, read_argument_words(command, {})), options)[
+        1
+    ]
 
 
 @dataclass(frozen=True)
@@ -348,16 +352,16 @@ class ArgumentChanges:
     defaults: tuple[ChangedDefault, ...]
 
 
-def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
+def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
     """What differs for a container; None where both releases are not known, or are the same."""
-    engine, before, after = old.engine, known_release(old), known_release(new)
+    engine, before, after = old.engine, find_known_release(old), find_known_release(new)
     if engine is None or new.engine is not engine or not before or not after or before == after:
         return None
-    table = argument_table(engine.name)
+    table = load_argument_table(engine.name)
     was, now = table.options(before), table.options(after)
     names = {**_names(old, was), **_names(new, was)}
     removed = tuple(
-        RemovedArgument(name, successor(engine, name)) for name in names if name not in now
+        RemovedArgument(name, find_successor(engine, name)) for name in names if name not in now
     )
     set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
     set_names |= set(engine.model_flags)  # also without its flag a model is given
@@ -381,7 +385,7 @@ def _names(command: EngineCommand, options: Options) -> dict[str, None]:
     }
 
 
-def value_problem(option: Option, value: str) -> str | None:
+def explain_invalid_value(option: Option, value: str) -> str | None:
     """Return what a value must be, None for one that the release accepts."""
     if option.kind in ("any", "switch") or (value in ("", "None") and option.default is None):
         return None
@@ -419,7 +423,7 @@ def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
-        parsed_json(text)
+        parse_json(text)
 
 
 def _size(text: str) -> int:

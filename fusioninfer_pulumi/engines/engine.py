@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, Protocol
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
-from fusioninfer_pulumi.engines._image import Image
-from fusioninfer_pulumi.engines.flags import (
-    flag_value,
+from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._engine_images import Image
+from fusioninfer_pulumi.engines.command_flags import (
+    dump_json,
+    get_flag_value,
+    get_last_values,
     has_flag,
     integer,
-    json_text,
-    last_values,
-    parsed_json,
+    parse_json,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
@@ -305,7 +305,7 @@ class KvCache(Protocol):
         """
         ...
 
-    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """The settings that prefill and decode must have alike.
 
         Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
@@ -316,7 +316,7 @@ class KvCache(Protocol):
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
         ...
 
-    def missing_recompute(self, command: EngineCommand) -> str | None:
+    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         """Return the setting without which requests fail whose KV cache cannot be loaded.
 
         None where the engine computes their prompts itself, or has no such setting.
@@ -382,7 +382,7 @@ class Engine:
     workers_answer: bool
     health_path: str = "/health"
     probe_paths: tuple[str, ...]
-    keyed_paths: re.Pattern[str]
+    paths_with_api_key: re.Pattern[str]
     key_variable: str | None = None
     grpc_flags: tuple[str, ...]
     image_serves: bool
@@ -400,8 +400,8 @@ class Engine:
     sidecar_protocol: str | None = None
     offloads_by_connector: bool
     events: Mapping[str, Any]
-    setup_flags: Mapping[str, tuple[str, ...]]
-    refuses_unknown_models: bool
+    model_setup_flags: Mapping[str, tuple[str, ...]]
+    rejects_unknown_models: bool
     successors: Mapping[str, str]
     length_flag: str
     keep_alive_variable: str
@@ -448,7 +448,7 @@ class Engine:
         del sizes
         return []
 
-    def stated_sizes(self, command: EngineCommand) -> dict[str, int] | None:
+    def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
         """The numbers behind `size_flags`; None when they cannot be known."""
         if not command.readable:
             return None
@@ -508,7 +508,7 @@ class Engine:
     def events_argument(self, endpoint: str, topic: str) -> Argument:
         """The argument that publishes the events of the KV cache over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
-        return Argument((KV_EVENTS_FLAG,), (json_text(settings),))
+        return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
 
     def metrics_off(self, command: EngineCommand) -> str | None:
         """Why it serves no metrics of its own, None where nothing speaks against them."""
@@ -549,7 +549,7 @@ class EngineCommand:
 
     def value(self, *names: str) -> str | None:
         """The value of a flag, None when it has none."""
-        return flag_value(self.arguments, *names)
+        return get_flag_value(self.arguments, *names)
 
     @property
     def script(self) -> str | None:
@@ -591,7 +591,7 @@ class EngineCommand:
         """
         if self.engine is None or not self.readable:
             return None
-        names = last_values(self.arguments, _SERVED_NAME)
+        names = get_last_values(self.arguments, _SERVED_NAME)
         if names is None:
             if self.has(CONFIG_FLAG):
                 return None
@@ -606,11 +606,11 @@ class EngineCommand:
         """
         if self.engine is None or not self.readable or self.has(CONFIG_FLAG):
             return None
-        values = last_values(self.arguments, self.engine.lora_flags["modules"]) or []
+        values = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
         return tuple(_adapter_name(value) for value in values)
 
     @property
-    def asked_names(self) -> tuple[str, ...] | None:
+    def requestable_names(self) -> tuple[str, ...] | None:
         """The names by which requests may ask for the model or an adapter, None if not known."""
         served, adapters = self.served_names, self.adapter_names
         return None if served is None or adapters is None else (*served, *adapters)
@@ -656,7 +656,7 @@ class EngineCommand:
 
 def _adapter_name(value: str) -> str:
     try:
-        module = parsed_json(value)
+        module = parse_json(value)
     except ValueError:
         module = None
     if isinstance(module, dict):

@@ -51,7 +51,7 @@ class ServedModel:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-def model_arguments(
+def build_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> tuple[list[Argument], str | None]:
     """The arguments of a command line that contradicts nothing, and its positional model."""
@@ -77,7 +77,7 @@ def model_arguments(
     return arguments, positional
 
 
-def model_contradictions(
+def check_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> Iterator[Finding]:
     """What a command line says differently."""

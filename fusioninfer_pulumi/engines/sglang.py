@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._image import Version
+from fusioninfer_pulumi.engines._engine_images import Version
 from fusioninfer_pulumi.engines.engine import (
     UNSUPPORTED_BY_ENGINE,
     Argument,
@@ -27,12 +27,12 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
     Word,
 )
-from fusioninfer_pulumi.engines.launch import (
+from fusioninfer_pulumi.engines.launchers import (
     BY_HAND,
     LaunchError,
+    add_to_lists,
+    add_to_script,
     check_nodes,
-    node_lists,
-    node_script,
     reject_outputs,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error
@@ -93,8 +93,8 @@ class SglangNodes:
             ),
         ]
         if command.script is not None:
-            return node_script(command, lambda _: arguments)
-        return node_lists(command, arguments)
+            return add_to_script(command, lambda _: arguments)
+        return add_to_lists(command, arguments)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         """Nothing: all images have what multiprocessing needs."""
@@ -133,7 +133,7 @@ class SglangKvCache:
         del command
         return []
 
-    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """The settings that a decoder compares with its prefiller's."""
         del prefill
         since = {"block size": PAGE_SIZE_AGREES, "cache dtype": CACHE_DTYPE_AGREES}
@@ -145,7 +145,7 @@ class SglangKvCache:
         del prefill, decode
         return None
 
-    def missing_recompute(self, command: EngineCommand) -> str | None:
+    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         """Nothing: it has no such setting."""
         del command
         return None
@@ -237,7 +237,7 @@ class Sglang(Engine):
         "/openapi.json",
     )  # fmt: skip
     # srt/utils: add_api_key_middleware
-    keyed_paths = re.compile(r"/(?!health|metrics)")
+    paths_with_api_key = re.compile(r"/(?!health|metrics)")
     grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"
@@ -261,7 +261,7 @@ class Sglang(Engine):
     sidecar_protocol = "sglang"
     offloads_by_connector = False
     events: Mapping[str, bool] = {}
-    setup_flags: Mapping[str, tuple[str, ...]] = {
+    model_setup_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization",),
@@ -270,7 +270,7 @@ class Sglang(Engine):
     }
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
-    refuses_unknown_models = False
+    rejects_unknown_models = False
     # As its guide to production metrics says.
     metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
     metrics_flag = (
@@ -314,7 +314,7 @@ class Sglang(Engine):
         return command.program[-1:] == ("serve",)
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        sizes = self.stated_sizes(command)
+        sizes = self.read_sizes(command)
         if sizes is None:
             return None
         data = sizes.get("data", 1)

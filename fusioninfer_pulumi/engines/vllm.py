@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._argv import UNKNOWN
+from fusioninfer_pulumi.engines._container_words import UNKNOWN
+from fusioninfer_pulumi.engines.command_flags import canonical
 from fusioninfer_pulumi.engines.engine import (
     VLLM_METRICS,
     Argument,
@@ -21,7 +22,6 @@ from fusioninfer_pulumi.engines.engine import (
     Parallelism,
     Word,
 )
-from fusioninfer_pulumi.engines.flags import canonical
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.engines.vllm_nodes import (
     DATA,
@@ -54,7 +54,7 @@ class Vllm(Engine):
         "/openapi.json", "/server_info", "/is_paused",
     )  # fmt: skip
     # entrypoints/serve/middleware/authenticate.py
-    keyed_paths = re.compile(r"/(v1|v2|inference|cohere)")
+    paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
     key_variable = "VLLM_API_KEY"
     grpc_flags = ("--grpc",)
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
@@ -87,7 +87,7 @@ class Vllm(Engine):
     transfer_flag = TRANSFER
     offloads_by_connector = True
     events: Mapping[str, bool] = {"enable_kv_cache_events": True}
-    setup_flags: Mapping[str, tuple[str, ...]] = {
+    model_setup_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization", "-q"),
@@ -99,7 +99,7 @@ class Vllm(Engine):
     # With 0, the default, running requests are lost at SIGTERM (`handle_shutdown`, from v0.18.0
     # on).
     drain_flag = "--shutdown-timeout"
-    refuses_unknown_models = True
+    rejects_unknown_models = True
     metrics = VLLM_METRICS
     # The engine then has no loggers, Prometheus's among them (`vllm/v1/engine/async_llm.py`).
     metrics_flag = (
@@ -172,7 +172,7 @@ class Vllm(Engine):
         return on_processors or has_copies or backend == "mp" or spans_nodes
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        sizes = self.stated_sizes(command)
+        sizes = self.read_sizes(command)
         if sizes is None:
             return None
         local = sizes.get("data_local")

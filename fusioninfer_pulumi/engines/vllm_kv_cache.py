@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines._engine_images import Version, version_text
+from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
 from fusioninfer_pulumi.engines.engine import (
     NIXL,
     Argument,
@@ -17,7 +18,6 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
     TransferRequest,
 )
-from fusioninfer_pulumi.engines.flags import canonical, json_text, parsed_json
 from fusioninfer_pulumi.findings import (
     Finding,
     Rule,
@@ -114,7 +114,7 @@ class VllmKvCache:
         ]
         return [finding for name in names for finding in _check_name(name, version)]
 
-    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """The settings that NIXL compares between prefill and decode."""
         configs = [transfer_config(side) for side in (prefill, decode)]
         settings = [config for config in configs if isinstance(config, dict)]
@@ -152,7 +152,7 @@ class VllmKvCache:
             return f"decoders can have a smaller one than prefillers from vLLM {needed} on"
         return None
 
-    def missing_recompute(self, command: EngineCommand) -> str | None:
+    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         """Return the setting that computes prompts again whose KV cache cannot be loaded."""
         settings = transfer_config(command)
         recomputes = isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
@@ -210,7 +210,7 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     settings: dict[str, Any] = {}
     if text is not None:
         try:
-            parsed = parsed_json(text)
+            parsed = parse_json(text)
         except ValueError:
             return text
         if not isinstance(parsed, dict):
@@ -271,7 +271,7 @@ def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
 
 
 def _transfer_argument(settings: Mapping[str, Any]) -> Argument:
-    return Argument((TRANSFER,), (json_text(settings),), replaces=True)
+    return Argument((TRANSFER,), (dump_json(settings),), replaces=True)
 
 
 def _connector_settings(

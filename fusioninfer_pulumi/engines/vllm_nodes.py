@@ -6,27 +6,27 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines.editing import missing, script_words
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
-from fusioninfer_pulumi.engines.flags import (
-    flag_value,
+from fusioninfer_pulumi.engines._engine_images import Version, version_text
+from fusioninfer_pulumi.engines.command_editing import format_script_words, missing
+from fusioninfer_pulumi.engines.command_flags import (
+    get_flag_value,
     has_flag,
     integer,
     split_joined_flags,
 )
-from fusioninfer_pulumi.engines.launch import (
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
+from fusioninfer_pulumi.engines.launchers import (
     BY_HAND,
     LEADER_ADDRESS_ENV,
     NODES,
     LaunchError,
+    add_to_lists,
+    add_to_script,
     check_nodes,
-    node_lists,
-    node_script,
-    positional_model,
-    program_and_arguments,
+    move_model_to_front,
     ray_launch,
     reject_outputs,
+    split_program,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 
@@ -86,10 +86,10 @@ class VllmNodes:
             return _node_arguments(nodes, leads=leads)
 
         if command.script is not None:
-            return node_script(command, lambda call: wanted(call.arguments, serve=call.serve))
+            return add_to_script(command, lambda call: wanted(call.arguments, serve=call.serve))
         # Without a command the entrypoint of the image runs, which is `vllm serve`.
         added = wanted(command.arguments, serve=command.serve or not command.program)
-        lists = _data_parallel_lists if launcher is Launcher.DATA_PARALLEL else node_lists
+        lists = _data_parallel_lists if launcher is Launcher.DATA_PARALLEL else add_to_lists
         return lists(command, added)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
@@ -158,7 +158,7 @@ def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> No
                 f"{names[0]} cannot be used with launcher: {launcher.value}, where the leader "
                 f"alone serves and every node gets its ranks: leave it out, {BY_HAND}"
             )
-    if flag_value(words, *DATA_BACKEND) == "ray":
+    if get_flag_value(words, *DATA_BACKEND) == "ray":
         raise LaunchError(
             f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: leave it "
             f"out, use launcher: ray, {BY_HAND}"
@@ -187,9 +187,9 @@ def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
 
 
 def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
-    program, arguments = program_and_arguments(command)
+    program, arguments = split_program(command)
     if all(isinstance(word, str) for word in arguments):
-        arguments = list(positional_model(arguments))
+        arguments = list(move_model_to_front(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
     added = missing(command, wanted)
@@ -198,14 +198,14 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
     if not computed:
         return ContainerCommand(program, arguments)
     # The shell computes the first rank, and passes the other words on.
-    script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
+    script = f'exec {shlex.join(program)} "$@"{format_script_words(computed)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _local_ranks(arguments: Sequence[str], nodes: int) -> int:
     """Data parallel ranks on each node."""
     words = split_joined_flags(arguments)
-    data, local = integer(flag_value(words, *DATA)), integer(flag_value(words, *LOCAL))
+    data, local = integer(get_flag_value(words, *DATA)), integer(get_flag_value(words, *LOCAL))
     if data is None:
         raise LaunchError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "

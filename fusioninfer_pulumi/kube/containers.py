@@ -16,7 +16,7 @@ Mapped = Mapping[str, Any]
 Manifest = dict[str, Any]
 
 
-def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
+def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     """Returns a container with more variables; those whose names it already has are skipped."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
@@ -29,14 +29,14 @@ def field_variable(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def with_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
+def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
     """Returns a container with more mounts after its own."""
     if not mounts:
         return dict(container)
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
 
 
-def with_volumes(spec: Mapped, volumes: Sequence[Mapped]) -> Manifest:
+def add_volumes(spec: Mapped, volumes: Sequence[Mapped]) -> Manifest:
     """Returns a pod spec with more volumes after its own."""
     if not volumes:
         return dict(spec)
@@ -52,7 +52,7 @@ def mounted(container: Mapped, path: str) -> Mapped | None:
     return None
 
 
-def free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
+def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
     """Returns a name that no existing volume or container has, numbered if it is taken."""
     taken = {existing_container.get("name") for existing_container in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
@@ -81,11 +81,11 @@ def empty_dir(
     """Returns an `emptyDir` volume and its mount; None if the container mounts that path."""
     if mounted(container, path) is not None:
         return None
-    name = free_name(name, spec.get("volumes"))
+    name = choose_free_name(name, spec.get("volumes"))
     return {"name": name, "emptyDir": dict(source)}, {"name": name, "mountPath": path}
 
 
-def overlaid(generated: Any, override: Any) -> Any:
+def overlay(generated: Any, override: Any) -> Any:
     """Returns the generated value with the user's value merged over it; neither is changed.
 
     Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
@@ -93,7 +93,7 @@ def overlaid(generated: Any, override: Any) -> Any:
     """
     if isinstance(generated, Mapping) and isinstance(override, Mapping):
         merged = {
-            key: overlaid(generated[key], override[key]) if key in override else generated[key]
+            key: overlay(generated[key], override[key]) if key in override else generated[key]
             for key in generated
             if override.get(key, "") is not None
         }
@@ -102,7 +102,7 @@ def overlaid(generated: Any, override: Any) -> Any:
     if isinstance(generated, list) and isinstance(override, list) and _named(generated + override):
         by_name = {item["name"]: item for item in override}
         kept = [
-            overlaid(item, by_name[item["name"]]) if item["name"] in by_name else item
+            overlay(item, by_name[item["name"]]) if item["name"] in by_name else item
             for item in generated
         ]
         names = {item["name"] for item in generated}

@@ -41,7 +41,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Trial:
+class DryRunRequest:
     """An object to send, with its namespace.
 
     Attributes:
@@ -53,10 +53,10 @@ class Trial:
     created: bool
 
 
-def dry_runs(
+def send_dry_runs(
     api: KubernetesApi,
-    trials: Sequence[Trial],
-    next_try: Callable[[Object, Answer], Object | None],
+    trials: Sequence[DryRunRequest],
+    next_request: Callable[[Object, Answer], Object | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
     """Return the answers to each object, None where there was none in time.
@@ -67,7 +67,7 @@ def dry_runs(
     Args:
         api: The cluster.
         trials: The objects.
-        next_try: What to send after an answer, None for nothing.
+        next_request: What to send after an answer, None for nothing.
         seconds: How long all of them may take.
 
     Raises:
@@ -78,7 +78,7 @@ def dry_runs(
         versions = {trial.manifest["apiVersion"] for trial in trials}
         reads = [threads.submit(api.kinds, version) for version in versions]
         wait(reads, seconds, return_when=FIRST_EXCEPTION)
-        running = [threads.submit(_answers, api, trial, next_try) for trial in trials]
+        running = [threads.submit(_answers, api, trial, next_request) for trial in trials]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
@@ -86,7 +86,9 @@ def dry_runs(
 
 
 def _answers(
-    api: KubernetesApi, trial: Trial, next_try: Callable[[Object, Answer], Object | None]
+    api: KubernetesApi,
+    trial: DryRunRequest,
+    next_request: Callable[[Object, Answer], Object | None],
 ) -> list[Answer]:
     answers: list[Answer] = []
     manifest: Object | None = trial.manifest
@@ -101,7 +103,7 @@ def _answers(
             answers.append(
                 _apply(api, f"{path}/{quote(str(manifest['metadata']['name']), safe='')}", manifest)
             )
-        manifest = next_try(manifest, answers[-1])
+        manifest = next_request(manifest, answers[-1])
     return answers
 
 

@@ -44,7 +44,7 @@ def times(text: str, factor: int) -> str:
     return f"{math.ceil(min(length * factor, _LIMIT))}s"
 
 
-def for_routes(text: str) -> str:
+def format_route_duration(text: str) -> str:
     """Returns a duration as the Gateway API writes it: `1500ms` for `1.5s`.
 
     A text that is written so already, is not a duration, or is not in whole milliseconds is

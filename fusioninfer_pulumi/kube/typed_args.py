@@ -80,7 +80,7 @@ def to_plain(value: Any) -> Any:
     return value
 
 
-def with_kubernetes_names(value: Any) -> Any:
+def use_kubernetes_names(value: Any) -> Any:
     """Returns a pod template or a part of it with Kubernetes' names for the fields of Python.
 
     Keys of maps, such as labels, stay.
@@ -89,15 +89,15 @@ def with_kubernetes_names(value: Any) -> Any:
         return {
             (named := kubernetes_name(key) if isinstance(key, str) else key): item
             if named in MAPS and isinstance(item, dict)
-            else with_kubernetes_names(item)
+            else use_kubernetes_names(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [with_kubernetes_names(item) for item in value]
+        return [use_kubernetes_names(item) for item in value]
     return value
 
 
-def fields_given_twice(value: Any) -> Iterator[tuple[str, str]]:
+def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
     """Yields both names of each field that is given in Python's and in Kubernetes' spelling."""
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -105,10 +105,10 @@ def fields_given_twice(value: Any) -> Iterator[tuple[str, str]]:
             if named != key and named in value:
                 yield named, key
             if named not in MAPS:
-                yield from fields_given_twice(item)
+                yield from find_duplicate_fields(item)
     elif isinstance(value, list):
         for item in value:
-            yield from fields_given_twice(item)
+            yield from find_duplicate_fields(item)
 
 
 def _names(kind: type) -> dict[str, str]:

@@ -10,10 +10,15 @@ from typing import Any
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, shown, warning
-from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
+from fusioninfer_pulumi.loading.importer import (
+    Importer,
+    find_importer,
+    find_platform_importer,
+    importers,
+)
 from fusioninfer_pulumi.loading.model_config import with_model_config
-from fusioninfer_pulumi.loading.source import Origins, SourceDocument
-from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, examine
+from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
+from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, validate_document
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 IMPORTER_MISSING = Rule("importer-missing")
@@ -49,7 +54,7 @@ class LoadedDocument:
         return (*self.remarks, *map(self.locate, document_findings))
 
 
-def with_origins(
+def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
     """A document of a file with its origin, or the items of a `List`, which replace it.
@@ -83,7 +88,7 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(FIELD_REQUIRED, ("items",), "is empty: no manifest in it")
 
 
-def read_all(
+def load_documents(
     documents: Sequence[tuple[Origin, Any]],
     *,
     allow_lossy: bool = False,
@@ -109,7 +114,7 @@ def read_all(
 
 
 def _owner(raw: Any) -> Importer | None:
-    return importer_of(raw) if _is_foreign(raw) else None
+    return find_importer(raw) if _is_foreign(raw) else None
 
 
 def _is_foreign(raw: Any) -> bool:
@@ -158,7 +163,7 @@ def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:
     return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
-def is_read(raw: Any) -> bool:
+def is_loaded_kind(raw: Any) -> bool:
     """Whether a document is of a kind that is loaded, not any other object."""
     return _is_ours(raw) or _owner(raw) is not None or _lacks_importer(raw)
 
@@ -174,7 +179,7 @@ def _converted(
         read.append(
             LoadedDocument(
                 service.main.origin,
-                examine(service.manifest),
+                validate_document(service.manifest),
                 service.manifest,
                 tuple(located for located in left if located[0] in documents),
                 partial(_located, importer, service.origins),
@@ -199,7 +204,7 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDo
     if _lacks_importer(raw):
         return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
     hint = _near(raw)
-    platform = platform_of(raw) if _is_foreign(raw) else None
+    platform = find_platform_importer(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
         why = "is no service: left out; apply it beside the others"
         if platform is not None:
@@ -211,7 +216,7 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDo
         return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
-    return LoadedDocument(origin, with_model_config(examine(raw), origin.file), raw)
+    return LoadedDocument(origin, with_model_config(validate_document(raw), origin.file), raw)
 
 
 def _lacks_importer(raw: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
-from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
+from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE, Document
-from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 INPUT_GIVEN_TWICE = Rule("input-given-twice")
@@ -38,7 +38,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedText:
     """The documents of a text.
 
     Attributes:
@@ -74,20 +74,20 @@ def manifest_files(folder: Path) -> list[Path]:
     return [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
 
 
-def parse(text: Text) -> Parsed:
+def parse(text: Text) -> ParsedText:
     """The documents of a text; what is wrong with it becomes findings."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
-            items, wrong = with_origins(text.file, number, raw)
+            items, wrong = split_list(text.file, number, raw)
             manifests += items
             notes += [] if wrong is None else [wrong]
     except UnreadableError as problem:
-        notes.append(refused_input(text.file, problem.rule, str(problem)))
+        notes.append(rejected_input(text.file, problem.rule, str(problem)))
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
+        notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder also holds files that are no manifests, such as values of a chart.
         notes += [
@@ -108,10 +108,10 @@ def parse(text: Text) -> Parsed:
         for origin in inventories
     ]
     kept = [manifest for manifest in manifests if manifest[0] not in inventories]
-    return Parsed(text, tuple(kept), tuple(notes), everything)
+    return ParsedText(text, tuple(kept), tuple(notes), everything)
 
 
-def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[LoadedDocument]:
+def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Loads the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that became none; for
@@ -122,7 +122,7 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Loa
     beside = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
     }
-    read = read_all(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
+    read = load_documents(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
     for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
             files = {text.text.file for text in texts if text.text.folder == folder}
@@ -131,25 +131,25 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Loa
                 document.origin.file in files and _counts(document) for document in documents
             ):
                 notes.append(
-                    refused_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
+                    rejected_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
                 )
     return [*read, *(note for text in texts for note in text.notes), *notes]
 
 
-def refused_input(file: str, rule: Rule, why: str) -> LoadedDocument:
+def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     """An input that is refused as a whole."""
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
 
-def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[LoadedDocument]]:
-    texts: dict[str, Parsed] = {}
+def _each_once(parsed: Sequence[ParsedText]) -> tuple[list[ParsedText], list[LoadedDocument]]:
+    texts: dict[str, ParsedText] = {}
     again = [
         parsed_text
         for parsed_text in parsed
         if texts.setdefault(parsed_text.text.file, parsed_text) is not parsed_text
     ]
     notes = [
-        refused_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is given twice")
+        rejected_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is given twice")
         for parsed_text in again
     ]
     return list(texts.values()), notes

@@ -11,7 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.extras import plugins
 from fusioninfer_pulumi.findings import Finding, Origin
-from fusioninfer_pulumi.loading.source import Origins, SourceDocument
+from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
 
 #: Entry points of this group are importers.
 GROUP = "fusioninfer.importers"
@@ -112,7 +112,7 @@ def importers() -> tuple[Importer, ...]:
     return tuple(importer for _, importer in plugins(GROUP))
 
 
-def importer_of(raw: Any) -> Importer | None:
+def find_importer(raw: Any) -> Importer | None:
     """The importer of a document's kind, None for unknown ones."""
     kind, version = _identity(raw)
     if kind is None or version is None:
@@ -122,7 +122,7 @@ def importer_of(raw: Any) -> Importer | None:
     )
 
 
-def platform_of(raw: Any) -> Importer | None:
+def find_platform_importer(raw: Any) -> Importer | None:
     """The importer of the system whose platform a document configures, else None."""
     kind, version = _identity(raw)
     if kind is None:

@@ -12,15 +12,21 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
-from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
+from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
+from fusioninfer_pulumi.loading.file_set import (
+    NO_MANIFESTS,
+    Text,
+    load_texts,
+    manifest_files,
+    parse,
+)
 from fusioninfer_pulumi.loading.validate import (
     EMPTY_INPUT,
     UNREADABLE_FILE,
     WRONG_KIND,
-    examine_inventory,
+    validate_inventory,
 )
-from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 
@@ -53,12 +59,12 @@ def load(
         InvalidServiceError: Some document was refused; all problems are listed.
     """
     if isinstance(source, Mapping):
-        items, wrong = with_origins("", 1, source)
+        items, wrong = split_list("", 1, source)
         refused = [] if wrong is None else [wrong]
-        return _accepted([*read_all(items, allow_lossy=allow_lossy), *refused])
+        return _accepted([*load_documents(items, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
-    return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
+    return _accepted(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
@@ -83,7 +89,7 @@ def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[Loaded
     There is at least one reading: an input without any document is refused as empty. For
     `allow_lossy` see `read_all`.
     """
-    return read_set([parse(Text(file, text))], allow_lossy=allow_lossy)
+    return load_texts([parse(Text(file, text))], allow_lossy=allow_lossy)
 
 
 def _texts(path: Path) -> list[Text]:
@@ -162,7 +168,7 @@ def load_inventory(source: Inventory) -> InventoryArgs:
     if isinstance(source, (str, os.PathLike)):
         title = str(source)
         raw = _only_document(file_text(Path(source)), title)
-    read, problems = examine_inventory(raw)
+    read, problems = validate_inventory(raw)
     if read is None:
         raise InvalidServiceError(problems, title)
     return read

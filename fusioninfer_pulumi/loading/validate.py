@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
-from fusioninfer_pulumi.api.messages import field_of, findings_of
 from fusioninfer_pulumi.api.model import ModelArgs, model_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import RoleArgs
@@ -25,8 +24,9 @@ from fusioninfer_pulumi.api.service import (
     InferenceServiceArgs,
     InferenceServiceManifest,
 )
+from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
-from fusioninfer_pulumi.api.written import role_findings, service_findings
+from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -56,7 +56,7 @@ class Document:
     findings: tuple[Finding, ...] = ()
 
 
-def examine(raw: Any) -> Document:
+def validate_document(raw: Any) -> Document:
     """Validates one document, which is accepted or refused."""
     if not isinstance(raw, Mapping):
         return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
@@ -66,7 +66,7 @@ def examine(raw: Any) -> Document:
     try:
         args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
-        findings = findings_of(problem, InferenceServiceManifest)
+        findings = pydantic_findings(problem, InferenceServiceManifest)
         return _refused([*findings, *_findings_beside(raw, problem)])
     findings = list(service_findings(args, args))
     return _refused(findings) if errors(findings) else Document(args)
@@ -125,7 +125,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     return InferenceServiceArgs.model_construct(**values)
 
 
-def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
+def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
     `name` is that of the service where the mapping has none. Findings name the mapping's fields.
@@ -143,7 +143,7 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
         metadata = raw.get("metadata")
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
-    document = examine(raw)
+    document = validate_document(raw)
     if not flat:
         return document
     problems = (
@@ -153,7 +153,7 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     return replace(document, findings=tuple(problems))
 
 
-def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
+def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     """The inventory, None when it was refused, and why.
 
     It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
@@ -169,7 +169,7 @@ def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     try:
         read = model.model_validate(raw)
     except ValidationError as problem:
-        return None, findings_of(problem, model)
+        return None, pydantic_findings(problem, model)
     return (read.spec if isinstance(read, InventoryManifest) else read), []
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.monitoring import (
+from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
     MonitoringPlan,
@@ -18,8 +18,8 @@ from fusioninfer_pulumi.operations.monitoring import (
     role_selector,
     service_selector,
 )
-from fusioninfer_pulumi.topology.role import RolePlan, role_rollout
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_rollout
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: The page that explains every alert.
 RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/alerts.md"
@@ -74,7 +74,8 @@ def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
             "5m",
             "critical",
             "No endpoint picker answers: the gateway cannot choose replicas.",
-            f"Look at the Deployment {names.endpoint_picker(plan.service)}, its events and logs.",
+            f"Look at the Deployment {object_names.endpoint_picker(plan.service)}, its events and "
+            "logs.",
         )
 
 
@@ -90,7 +91,7 @@ def least_replicas(role: RolePlan) -> int:
 
 def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
     serving = replicas_up(role_selector(plan, role))
-    rollout, least = role_rollout(plan.rollout, role), least_replicas(role)
+    rollout, least = resolve_rollout(plan.rollout, role), least_replicas(role)
     timeout, partition = rollout.timeout, rollout.partition
     named = {"role": role.name}
     if least:
@@ -201,7 +202,7 @@ def prometheus_rule(
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK
     own = {"namespace": plan.namespace, "service": plan.service}
-    built = metadata(plan, names.alerts(plan.service), {labels.SERVICE: plan.service})
+    built = metadata(plan, object_names.alerts(plan.service), {labels.SERVICE: plan.service})
     rules = [
         {
             "alert": alert.name,

@@ -8,16 +8,16 @@ from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.monitoring import (
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.operations.monitors import (
     MonitoringPlan,
-    monitoring_plan,
+    plan_monitoring,
     replicas_up,
     role_selector,
 )
-from fusioninfer_pulumi.routing.router import Routing
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.routing.routing_plan import Routing
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
@@ -35,7 +35,7 @@ def boards(monitoring: MonitoringPlan) -> list[str]:
     return [*chosen, "gateway"] if chosen and monitoring.gateway else chosen
 
 
-def dashboard_files(
+def render_dashboards(
     plan: Topology, routing: Routing | None, monitoring: MonitoringPlan | None = None
 ) -> dict[str, str]:
     """Returns the dashboards of a service, JSON by the name of the file, also without `monitoring`.
@@ -43,7 +43,7 @@ def dashboard_files(
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
-    monitoring = monitoring or monitoring_plan(plan.service, MonitoringArgs(), plan.roles, routing)
+    monitoring = monitoring or plan_monitoring(plan.service, MonitoringArgs(), plan.roles, routing)
     return {
         f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
         for name in boards(monitoring)
@@ -54,14 +54,16 @@ def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[st
     """Builds the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
     own = GRAFANA_LABELS if args is None or not args.labels else args.labels
-    built = metadata(plan, names.dashboards(plan.service), {**own, labels.SERVICE: plan.service})
+    built = metadata(
+        plan, object_names.dashboards(plan.service), {**own, labels.SERVICE: plan.service}
+    )
     if args is not None and args.folder is not None:
         built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": built,
-        "data": dashboard_files(plan, None, monitoring),
+        "data": render_dashboards(plan, None, monitoring),
     }
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.operations.alerts import alerts, prometheus_rule
-from fusioninfer_pulumi.operations.autoscaling import AutoscalerPlan, autoscaler, autoscalers
+from fusioninfer_pulumi.operations.autoscalers import AutoscalerPlan, autoscaler, autoscalers
 from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
-from fusioninfer_pulumi.operations.disruption_budget import (
+from fusioninfer_pulumi.operations.disruption_budgets import (
     BudgetPlan,
     disruption_budget,
     disruption_budgets,
 )
-from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
-from fusioninfer_pulumi.routing.router import Routing
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.operations.monitors import MonitoringPlan, monitors, plan_monitoring
+from fusioninfer_pulumi.routing.routing_plan import Routing
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class OperationsPlan:
     autoscalers: tuple[AutoscalerPlan, ...] = ()
 
 
-def operations_plan(
+def plan_operations(
     service: str,
     args: InferenceServiceArgs,
     roles: Sequence[RolePlan],
@@ -42,7 +42,7 @@ def operations_plan(
         budgets=disruption_budgets(service, roles, args.disruption_budget),
         monitoring=None
         if args.monitoring is None
-        else monitoring_plan(service, args.monitoring, roles, routing),
+        else plan_monitoring(service, args.monitoring, roles, routing),
         autoscalers=autoscalers(service, args.namespace, roles, epp),
     )
 

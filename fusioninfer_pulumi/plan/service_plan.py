@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
-from fusioninfer_pulumi.routing.router import PickerPlan, Routing
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.routing.routing_plan import PickerPlan, Routing
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 class RoleMemory(Protocol):
@@ -98,7 +98,7 @@ class ServicePlan(Topology):
         return self.routing.picker if self.routing is not None else None
 
     @property
-    def open_service(self) -> bool:
+    def has_service_endpoint(self) -> bool:
         """Whether clients reach the Service itself: no route leads to the pods."""
         return self.roles != () and (
             self.routing is None

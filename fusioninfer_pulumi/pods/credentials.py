@@ -35,7 +35,7 @@ def is_credential(name: str, value: Any) -> bool:
     return _is_literal(value) and bool(_VARIABLE.fullmatch(name) or _LOOK.search(value))
 
 
-def credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
+def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
     """The index of each argument that is a credential, or its flag, and what to call it."""
     flags = list(_flags(words))
     found = [(index, flag) for index, flag, _, _ in flags]
@@ -64,15 +64,15 @@ def _is_literal(value: Any) -> bool:
     return isinstance(value, str) and bool(value) and "$" not in value
 
 
-def without_credentials(value: Any, mask: Callable[[str], str]) -> Any:
+def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
     """A copy of a manifest, or a part of it, with a mask in place of each credential."""
     if isinstance(value, str):
         return _without_in_text(value, mask)
     if isinstance(value, (list, tuple)):
-        return [without_credentials(item, mask) for item in value]
+        return [mask_credentials(item, mask) for item in value]
     if not isinstance(value, Mapping):
         return value
-    copy = {key: without_credentials(item, mask) for key, item in value.items()}
+    copy = {key: mask_credentials(item, mask) for key, item in value.items()}
     if value.get("kind") == "Secret":
         for key in ("data", "stringData"):
             if isinstance(value.get(key), Mapping):

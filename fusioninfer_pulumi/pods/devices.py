@@ -12,11 +12,11 @@ from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.containers import with_env
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.containers import add_env
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
@@ -37,7 +37,7 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
     spec = claim.spec if claim.spec is not None else _described(claim)
     text = json.dumps(spec, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return ClaimTemplate(names.claim_template(service, role, claim.name, digest), spec)
+    return ClaimTemplate(object_names.claim_template(service, role, claim.name, digest), spec)
 
 
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -140,7 +140,7 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
-    built = with_env(container, _variables(args))
+    built = add_env(container, _variables(args))
     if args.resource is not None:
         resources = container.get("resources") or {}
         amounts = {args.resource: str(args.count)}

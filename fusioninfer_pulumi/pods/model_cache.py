@@ -12,10 +12,10 @@ from typing import Any
 
 from fusioninfer_pulumi.api.model import FETCHER_USER, CacheArgs, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.kube import durations, labels, names
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.model import cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.kube import durations, labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.pods.model_files import cache_claim, fetch_container, model_files
 from fusioninfer_pulumi.pods.pod import ModelFiles
 
 #: Characters of the digest in the warm-up's name.
@@ -65,7 +65,7 @@ class ModelPlan:
     warm_up: Manifest | None = None
 
 
-def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
+def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
     """Plans the claim and the Job of a service's model; None without one."""
     model = args.model
     files = model_files(service, model) if model is not None else None
@@ -101,12 +101,14 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
     if model.warm_up is not None:
         spec = model.warm_up
-        text = json.dumps(with_placeholders(spec), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(replace_outputs(spec), sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
         yield {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": metadata(meta, names.model_warm_up(meta.service, digest), own_labels),
+            "metadata": metadata(
+                meta, object_names.model_warm_up(meta.service, digest), own_labels
+            ),
             "spec": spec,
         }
 

@@ -9,10 +9,9 @@ from typing import Any
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
-from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.engines.command_editing import EditError, edit, with_command
 from fusioninfer_pulumi.engines.engine import (
     Argument,
     ContainerCommand,
@@ -20,15 +19,16 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
 )
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.containers import (
+    add_mounts,
+    add_volumes,
     memory,
     mounted,
     shared_memory,
-    with_mounts,
-    with_volumes,
 )
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, TAKEN_BY_TEMPLATE
 
 Template = Mapping[str, Any]
@@ -117,7 +117,7 @@ class KvTransferPlan:
     moved_from: frozenset[int] = frozenset()
     connector: KvConnector | None = None
     sidecar: SidecarPlan | None = None
-    brought: str | None = None
+    user_sidecar: str | None = None
 
 
 @dataclass
@@ -197,7 +197,7 @@ class Pod:
         return self.commands.of(self.container)
 
     @property
-    def own_command(self) -> EngineCommand:
+    def user_command(self) -> EngineCommand:
         """The command line as the user wrote it."""
         return self.commands.of(self.own)
 
@@ -261,9 +261,9 @@ class Pod:
         """The pod with fields of its serving container replaced."""
         return self.with_container(lambda container: {**container, **fields})
 
-    def with_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
+    def add_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
         """The pod with more volumes behind its own."""
-        return replace(self, template={**self.template, "spec": with_volumes(self.spec, volumes)})
+        return replace(self, template={**self.template, "spec": add_volumes(self.spec, volumes)})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
         """The pod with a memory volume at /dev/shm of its serving container, unless it has one."""
@@ -271,8 +271,8 @@ class Pod:
         if added is None:
             return self
         volume, mount = added
-        mounting = self.with_container(lambda container: with_mounts(container, [mount]))
-        return mounting.with_volumes([volume])
+        mounting = self.with_container(lambda container: add_mounts(container, [mount]))
+        return mounting.add_volumes([volume])
 
     def with_spec(self, **fields: Any) -> Pod:
         """The pod with fields of its spec replaced."""
@@ -389,7 +389,7 @@ class Context:
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
-def why_unknown(command: EngineCommand) -> str:
+def explain_unknown_engine(command: EngineCommand) -> str:
     """Why no flag can be set in a command line whose engine is not known."""
     if command.script is not None:
         return "no start of either can be read in the container's shell script"

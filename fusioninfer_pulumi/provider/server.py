@@ -20,17 +20,17 @@ from pulumi.runtime import settings
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
-from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
-from fusioninfer_pulumi.component.prerequisites import (
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
+from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
-from fusioninfer_pulumi.loading.validate import examine_mapping
+from fusioninfer_pulumi.loading.validate import validate_mapping
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -47,7 +47,7 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 }
 
 
-def packaged_schema() -> str:
+def read_package_schema() -> str:
     """The text of the schema in the installed package."""
     return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
@@ -56,7 +56,7 @@ class Provider(pulumi.provider.Provider):
     """Constructs the components; holds nothing, since several are constructed at a time."""
 
     def __init__(self) -> None:
-        super().__init__(VERSION, packaged_schema())
+        super().__init__(VERSION, read_package_schema())
 
     def construct(
         self,
@@ -73,29 +73,29 @@ class Provider(pulumi.provider.Provider):
         if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
         _enter_stack()
-        arguments = {key: as_written(value) for key, value in inputs.items()}
+        arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
             made = _construct(name, resource_type, arguments, options)
         except InvalidServiceError as problem:
-            raise property_errors(name, problem.findings) from None
+            raise build_property_errors(name, problem.findings) from None
         state = {key: _explained(getattr(made, key), name) for key in OUTPUTS[type(made)]}
         return pulumi.provider.ConstructResult(made.urn, state)
 
 
-def as_written(value: Any) -> Any:
+def normalize_inputs(value: Any) -> Any:
     """A value as programs write it: all numbers arrive as floats, and unknown ones as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
         return pulumi.Output(set(), _done(pulumi.output.UNKNOWN), _done(result=False))
     if isinstance(value, dict):
-        return {key: as_written(item) for key, item in value.items()}
+        return {key: normalize_inputs(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_written(item) for item in value]
+        return [normalize_inputs(item) for item in value]
     return value
 
 
-def property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
+def build_property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
     """Findings as errors of a component's properties."""
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
@@ -125,7 +125,7 @@ def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     """The services whose needs are checked; their findings are located below `services`."""
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
-        document = examine_mapping(mapping, f"services[{index}]")
+        document = validate_mapping(mapping, f"services[{index}]")
         raise_errors((finding.under("services", index) for finding in document.findings), "")
         assert document.args is not None, "a document without errors has a service"
         parsed.append(document.args)
@@ -154,7 +154,7 @@ def _explained(output: Any, name: str) -> Any:
         try:
             return await output.future(with_unknowns=True)
         except InvalidServiceError as problem:
-            raise property_errors(name, problem.findings) from None
+            raise build_property_errors(name, problem.findings) from None
         except pulumi.RunError as problem:
             raise InputPropertiesError(f"{name}: {problem}", []) from None
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import durations
-from fusioninfer_pulumi.rollout.order import LwsStep, next_lws
+from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws
 
 #: Shortest pause between two lists, in seconds: while replicas take turns, and otherwise.
 TURN_SECONDS, PAUSE_SECONDS = 0.25, 1.0
@@ -111,7 +111,7 @@ class LwsState:
     def is_changing(self) -> bool:
         """Whether this update may have taken it down, so that others wait."""
         if self.phase is Phase.REGISTERED:
-            return self.exists and self.step.in_turn
+            return self.exists and self.step.blocks_others
         return self.phase is Phase.CHANGING
 
 
@@ -397,14 +397,14 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
     # An interrupted update may have taken it down, and this update continues from there.
     resumed = lws.step.required and not lws.settled and not changed
     is_down = not (state.has_list and lws.is_up)
-    in_turn = exists and lws.step.in_turn and (changed or (resumed and is_down))
-    if not in_turn and not (is_wanted and (changed or resumed)):
+    blocks_others = exists and lws.step.blocks_others and (changed or (resumed and is_down))
+    if not blocks_others and not (is_wanted and (changed or resumed)):
         return lws
     is_new = lws.before is None or (not changed and lws.served is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
     return replace(
         lws,
-        phase=Phase.CHANGING if in_turn else Phase.STARTING,
+        phase=Phase.CHANGING if blocks_others else Phase.STARTING,
         deadline=at + _seconds(timeout),
         rolls=not is_new,
         limit=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
     Fail,
@@ -32,7 +31,8 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Version,
     step,
 )
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 _HOUR = 3600
 
@@ -296,7 +296,7 @@ def _serving_meanwhile(lws_step: LwsStep, change: LwsChange, replicas: int) -> i
     return max(min(lws_step.rollout.partition, replicas), replicas - down)
 
 
-def hours_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Returns a duration for people, such as `2h15m`, rounded up to whole seconds."""
     whole = math.ceil(seconds)
     parts = zip((whole // _HOUR, whole % _HOUR // 60, whole % 60), "hms", strict=True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.gateway import GROUP
-from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import Routing
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.routing.http_route import ParentPlan
+from fusioninfer_pulumi.routing.routing_plan import Routing
+from fusioninfer_pulumi.routing.service_gateway import GROUP
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def referenced_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
+def select_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
     """The known listeners that a reference to a Gateway selects."""
     return [
         listener
@@ -83,7 +83,7 @@ class Endpoint:
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
-def router_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
+def find_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
     """The endpoint of a service, preferring listeners that terminate TLS.
 
     Its host is the route's first host name without a wildcard, else that of a listener, else the
@@ -95,7 +95,7 @@ def router_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
     reached = [
         (listener, parent)
         for parent in router.parents
-        for listener in referenced_listeners(parent)
+        for listener in select_listeners(parent)
         if refusal(parent, listener, namespace, router.route.hostnames or ()) is None
     ]
     reached.sort(key=lambda reachable: not _terminates_tls(reachable[0]))

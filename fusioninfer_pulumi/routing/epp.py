@@ -10,31 +10,31 @@ from typing import Any
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.endpoint_pickers.config import (
+from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     EppRequest,
-    epp_config,
-    epp_config_text,
-    strategy_summary,
+    build_epp_config,
+    describe_strategy,
+    dump_epp_config,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import LLM_D_API, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import (
+from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import (
     GRPC_PORT,
     HEALTH_PORT,
     METRICS_PORT,
     EppFlags,
-    epp_flags,
+    build_epp_flags,
 )
-from fusioninfer_pulumi.endpoint_pickers.intent import (
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
     EppIntent,
-    epp_image,
-    event_port,
-    group_affinity,
+    choose_epp_image,
+    choose_group_affinity,
+    find_event_port,
 )
 from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import field_variable, overlaid
-from fusioninfer_pulumi.kube.metadata import (
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.containers import field_variable, overlay
+from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
     ServiceMeta,
     granted_role,
@@ -42,9 +42,9 @@ from fusioninfer_pulumi.kube.metadata import (
     role_binding,
     service_account,
 )
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pods.environment import tracing_env
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.pods.env_variables import tracing_env
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Where the container finds its certificate.
 CERTIFICATE_PATH = "/certificate"
@@ -127,7 +127,7 @@ def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
     return metrics.pop() if len(metrics) == 1 else None
 
 
-def epp_plan(
+def plan_epp(
     service: str,
     at: Location,
     spec: InferenceServiceArgs,
@@ -140,13 +140,13 @@ def epp_plan(
     `served` are the roles whose pods it chooses from.
     """
     epp_args = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = epp_image((*at, "endpointPicker"), epp_args, intent)
+    image, family, findings = choose_epp_image((*at, "endpointPicker"), epp_args, intent)
     if family is None:
         return None, findings
-    name, tracing = names.endpoint_picker(service), spec.tracing
+    name, tracing = object_names.endpoint_picker(service), spec.tracing
     if tracing is not None and not tracing.picker:
         tracing = None
-    affinity = group_affinity(service, epp_args, intent, spec.groups)
+    affinity = choose_group_affinity(service, epp_args, intent, spec.groups)
     metrics = load_metrics(served)
     request = None
     config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
@@ -161,10 +161,10 @@ def epp_plan(
             flow_control=intent.flow_control,
             engine_metrics=metrics,
         )
-        config = epp_config_text(epp_config(family, request))
-        summary = strategy_summary(request)
+        config = dump_epp_config(build_epp_config(family, request))
+        summary = describe_strategy(request)
     flags = EppFlags(
-        pool=names.inference_pool(service),
+        pool=object_names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         replicas=epp_args.replicas,
         verbosity=epp_args.log_verbosity,
@@ -177,12 +177,12 @@ def epp_plan(
     )
     plan = EppPlan(
         name=name,
-        config_name=names.endpoint_picker_config(service),
+        config_name=object_names.endpoint_picker_config(service),
         image=image,
         family=family,
         request=request,
         config=config,
-        arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
+        arguments=(*build_epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
         engine_metrics=metrics,
@@ -217,7 +217,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
             "replicas": epp.args.replicas,
             "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
             "selector": {"matchLabels": epp.pod_labels},
-            "template": overlaid(pod_template(epp), epp.args.template or {}),
+            "template": overlay(pod_template(epp), epp.args.template or {}),
         },
     }
 
@@ -306,9 +306,11 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
         {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
     ]
     if epp.args.metrics is not MetricsMode.OFF:
-        ports.append({"name": names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
+        ports.append(
+            {"name": object_names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"}
+        )
     # Engines that publish their KV events to a picker reach it by its Service.
-    events = event_port(epp.config)
+    events = find_event_port(epp.config)
     if events is not None and events not in [port["port"] for port in ports]:
         ports.append({"name": "kv-events", "port": events, "protocol": "TCP"})
     return {
@@ -335,7 +337,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     objectives = ["inferenceobjectives", "inferencemodelrewrites"]
     rules: list[tuple[str, list[str], tuple[str, ...]]] = [
         ("", ["pods"], _READ),
-        (names.POOL_GROUP, ["inferencepools"], _READ),
+        (object_names.POOL_GROUP, ["inferencepools"], _READ),
     ]
     rules += [(group, objectives, _READ) for group in groups]
     if epp.args.replicas > 1:
@@ -345,7 +347,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     yield service_account(meta, epp.name)
     yield from granted_role(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
-        named = metadata(meta, names.metrics_reviewer(meta.namespace, meta.service))
+        named = metadata(meta, object_names.metrics_reviewer(meta.namespace, meta.service))
         del named["namespace"]
         delegator = ("ClusterRole", "system:auth-delegator")
         yield role_binding(meta, named, delegator, [epp.name])

@@ -8,11 +8,11 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Location
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
-from fusioninfer_pulumi.routing.gateway import GROUP, GatewayPlan
-from fusioninfer_pulumi.routing.route import RoutePlan
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
+from fusioninfer_pulumi.routing.http_route import RoutePlan
+from fusioninfer_pulumi.routing.service_gateway import GROUP, GatewayPlan
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ def needed_grants(
     own = "" if is_output(namespace) else str(namespace)
     for owner, kind, default_kind, field, ref in _references(route, gateway):
         target = ref.get("namespace", namespace)
-        if not surely_equal(target, namespace) and not is_output(target):
+        if not is_known_equal(target, namespace) and not is_output(target):
             yield GrantPlan(
                 at=(*at, *field),
-                name=names.reference_grant(own, owner),
+                name=object_names.reference_grant(own, owner),
                 namespace=target,
                 from_kind=kind,
                 from_namespace=namespace,
@@ -64,11 +64,11 @@ def needed_grants(
             )
     for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
         origin = external.namespace
-        if origin is None or is_output(origin) or surely_equal(origin, namespace):
+        if origin is None or is_output(origin) or is_known_equal(origin, namespace):
             continue
         yield GrantPlan(
             at=(*at, "httproute", "refs", index, "namespace"),
-            name=names.reference_grant(str(origin), backend["name"]),
+            name=object_names.reference_grant(str(origin), backend["name"]),
             namespace=namespace,
             from_kind="HTTPRoute",
             from_namespace=origin,

@@ -12,16 +12,16 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
-from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.endpoint_pickers.intent import event_port
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.pods.kv_transfer import events_port
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.pods.kv_cache_transfer import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.gateways import Implementation, namespace_peer
+from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
+from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
-from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def proxy_peers(
     return tuple(peers)
 
 
-def network_policy_plan(
+def plan_network_policies(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
     """Plans the policies; None without any. No proxies: it is not known where they run."""
@@ -76,13 +76,13 @@ def picker_network_policy(
     ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
-    events = event_port(epp.config)
+    events = find_event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
     if events is not None and publishers:
         # Engines publish the events of their KV cache to a picker that listens for them.
         peers = [_pods(meta, role) for role in publishers]
         ingress.append(_ingress_rule(peers, events))
-    return _policy(meta, names.epp_network_policy(meta.service), picker_pods(epp), ingress)
+    return _policy(meta, object_names.epp_network_policy(meta.service), picker_pods(epp), ingress)
 
 
 def role_network_policies(
@@ -126,7 +126,7 @@ def role_network_policies(
             ingress += [{"from": [_pods(meta, decoder)]} for decoder in decoders]
         elif paired and role.component_type is ComponentType.DECODER:
             ingress += [{"from": [_pods(meta, peer)]} for peer in prefillers]
-        name = names.role_network_policy(meta.service, role.name)
+        name = object_names.role_network_policy(meta.service, role.name)
         yield _policy(meta, name, _pods(meta, role), ingress)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
-from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
-from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import GRPC_PORT
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[Comp
     return types - {ComponentType.PREFILLER}
 
 
-def pool_plan(
+def plan_pool(
     service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
     """Plans the pool of a router role, which holds the leaders of the served roles."""
@@ -76,7 +76,7 @@ def pool_plan(
     pool = args.pool or PoolArgs()
     epp = args.endpoint_picker or EndpointPickerArgs()
     return PoolPlan(
-        name=names.inference_pool(service),
+        name=object_names.inference_pool(service),
         selector=selector,
         ports=tuple(pool.target_ports or served[0].pods.ports),
         failure_mode=epp.failure_mode or FailureMode.FAIL_OPEN,
@@ -89,8 +89,8 @@ def pool_plan(
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
     """Builds the InferencePool; `epp` is the name of the endpoint picker's Service."""
     return {
-        "apiVersion": f"{names.POOL_GROUP}/v1",
-        "kind": names.POOL_KIND,
+        "apiVersion": f"{object_names.POOL_GROUP}/v1",
+        "kind": object_names.POOL_KIND,
         "metadata": metadata(meta, pool.name),
         "spec": {
             "selector": {"matchLabels": dict(pool.selector)},
@@ -106,12 +106,12 @@ def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
     """Whether a backend is an InferencePool, of any service."""
-    return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
+    return ref.get("kind") == object_names.POOL_KIND and ref.get("group") == object_names.POOL_GROUP
 
 
 def pool_reference(name: str) -> Manifest:
     """Reference to an InferencePool, as a backend of a route or the target of a policy."""
-    return {"group": names.POOL_GROUP, "kind": names.POOL_KIND, "name": name}
+    return {"group": object_names.POOL_GROUP, "kind": object_names.POOL_KIND, "name": name}
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class RewritePlan:
         return "; ".join(rule.text() for rule in self.rules)
 
 
-def rewrite_plan(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
+def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
     """Plans the rewrites of a router role; None where it has none, or its picker knows none."""
     if not args.model_rewrites or family.rewrite_api is None:
         return None
@@ -173,7 +173,7 @@ def rewrite_plan(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan
         for rewrite in args.model_rewrites
     ]
     rules.sort(key=lambda rule: not rule.models)
-    return RewritePlan(names.model_rewrite(service), family.rewrite_api, tuple(rules))
+    return RewritePlan(object_names.model_rewrite(service), family.rewrite_api, tuple(rules))
 
 
 def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
@@ -186,7 +186,7 @@ def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> 
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
     return {
         "apiVersion": plan.api_version,
-        "kind": names.REWRITE_KIND,
+        "kind": object_names.REWRITE_KIND,
         "metadata": metadata(meta, plan.name),
         "spec": {"poolRef": pool_reference(pool), "rules": rules},
     }

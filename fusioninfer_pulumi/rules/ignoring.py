@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, shown, similar, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    Severity,
+    closest_name,
+    shown,
+    warning,
+)
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 
 IGNORED_RULE_UNKNOWN = Rule("ignored-rule-unknown")
@@ -15,7 +23,7 @@ IGNORED_RULE_IS_ERROR = Rule("ignored-rule-is-error")
 AT: Location = ("metadata", "annotations", IGNORE_RULES)
 
 
-def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
+def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
     """Return the rules that a service's annotation ignores."""
     ignored_text = annotations.get(IGNORE_RULES)
     if not isinstance(ignored_text, str):
@@ -23,7 +31,7 @@ def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(rule_id.strip() for rule_id in ignored_text.split(",") if rule_id.strip())
 
 
-def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
+def drop_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
     """Remove warnings of ignored rules."""
     return [
         finding
@@ -32,7 +40,7 @@ def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> li
     ]
 
 
-def ignoring_findings(
+def check_ignored_rules(
     ignored: Collection[str], findings: Iterable[Finding], at: Location = AT
 ) -> Iterator[Finding]:
     """Warn of ignored rules that do not exist, and of those that are errors here."""
@@ -43,7 +51,7 @@ def ignoring_findings(
     refused = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
     for rule in sorted(ignored):
         if rule not in all_rules():
-            near = similar(rule, all_rules())
+            near = closest_name(rule, all_rules())
             hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
             yield warning(IGNORED_RULE_UNKNOWN, at, f"no rule has the id {shown(rule)}; {hint}")
         elif rule in refused:

@@ -14,12 +14,12 @@ from fusioninfer_pulumi.api.scheduling import (
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
-from fusioninfer_pulumi.kube.resources import pod_requests, total
-from fusioninfer_pulumi.topology.capacity import GangForm
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.resource_requests import pod_requests, total
+from fusioninfer_pulumi.topology.capacity_model import GangForm
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 KIND = "PodGroup"
@@ -82,7 +82,7 @@ class GangPlan:
         return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
 
 
-def gang_plans(
+def plan_gangs(
     service: str,
     roles: Sequence[RolePlan],
     scheduling: SchedulingStrategyArgs,
@@ -108,7 +108,7 @@ def gang_plans(
     by_replica = topology is not None and topology.role_policy is not None
     grouped = not native and (partial or by_replica or layout is Layout.PER_ROLE)
     whole = GangPlan(
-        pod_group=names.pod_group(service),
+        pod_group=object_names.pod_group(service),
         min_member=members,
         partial=partial,
         # Tasks of different serving groups have the same names, each in its own PodGroup.
@@ -127,7 +127,7 @@ def gang_plans(
     if groups is None:
         return (whole,)
     return tuple(
-        replace(whole, pod_group=names.pod_group(service, group), group=group)
+        replace(whole, pod_group=object_names.pod_group(service, group), group=group)
         for group in range(groups)
     )
 
@@ -139,7 +139,7 @@ def required_replicas(
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
-def reference_of(annotations: Any, pod_group: Any) -> str:
+def read_gang_reference(annotations: Any, pod_group: Any) -> str:
     """Which gang pods name, as `GangPlan.reference` says it; empty for none.
 
     `pod_group` is their `schedulingGroup.podGroupName`.
@@ -149,14 +149,14 @@ def reference_of(annotations: Any, pod_group: Any) -> str:
     return str((annotations or {}).get(labels.GROUP_NAME) or "")
 
 
-def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
+def gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
     """Returns the replicas of each role that a gang needs, None if it needs all or is None."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
 
 
-def minimum_of(pod_group: Mapping[str, Any]) -> int:
+def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
     """Pods that a PodGroup of ours places together."""
     spec = pod_group["spec"]
     policy = spec.get("schedulingPolicy")

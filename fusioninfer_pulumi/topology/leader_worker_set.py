@@ -7,11 +7,11 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import RestartPolicy, SubGroupPolicyType
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import Manifest, metadata
-from fusioninfer_pulumi.pods.scheduling import role_labels, scheduling_group
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, role_rollout
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, metadata
+from fusioninfer_pulumi.pods.pod_metadata import role_labels, scheduling_group
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, resolve_rollout
+from fusioninfer_pulumi.topology.service_topology import Topology
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
@@ -56,7 +56,7 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
 
 def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
     """Returns the rolling update of a LeaderWorkerSet with several replicas."""
-    rollout = role_rollout(plan.rollout, role)
+    rollout = resolve_rollout(plan.rollout, role)
     at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
     return {
         "type": "RollingUpdate",
@@ -100,7 +100,7 @@ def _for_lws(
     elif plan.shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
-            gang[labels.GROUP_NAME] = names.pod_group(plan.service, planned.group)
+            gang[labels.GROUP_NAME] = object_names.pod_group(plan.service, planned.group)
         finished["annotations"] = {**metadata["annotations"], **gang}
     return {"metadata": finished, "spec": spec}
 
@@ -130,7 +130,7 @@ def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
     return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
 
 
-def same_policy(one: Any, other: Any) -> bool:
+def is_same_policy(one: Any, other: Any) -> bool:
     """Returns whether two policies are equal after defaulting; None equals empty."""
     first, second = (completed(e) if e and isinstance(e, Mapping) else e for e in (one, other))
     return bool(first == second) if first and second else not first and not second

@@ -138,7 +138,7 @@ class ConversionReport:
         for leaf in document.leaves():
             above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
             if not any(field in self._consumed for field in above):
-                self.unsupported(leaf, "nothing reads it; remove it")
+                self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""
@@ -152,7 +152,7 @@ class ConversionReport:
                 self.warning(
                     DOCUMENT_UNUSED,
                     document.at(),
-                    "says nothing about any service of this input; left out",
+                    "has no effect on any service of this input; ignored",
                 )
 
 

@@ -40,16 +40,21 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     ]
     if builder.get((*SCHEDULING, "queue")) is not None:
         volcanos = builder.remove((*SCHEDULING, "queue"))
-        report.unsupported(volcanos, f"a service waits in one queue, here {queue} of Kueue")
+        report.unsupported(
+            volcanos, f"conflicts with Kueue's queue {queue}; a service has one queue"
+        )
     builder.derive((*SCHEDULING, "queue"), queue, label[0])
     builder.default((*GANG, "backend"), "Kueue", label[0])
     report.translated(
         label[0],
-        f"each replica waits in the LocalQueue {queue} as a whole (gangPolicy.backend: Kueue)",
+        f"Kueue admits each replica as a whole from the LocalQueue {queue} (gangPolicy.backend: "
+        "Kueue)",
     )
     for field, other in others:
         if other != queue:
-            report.unsupported(field, f"a service waits in one LocalQueue, here {queue}")
+            report.unsupported(
+                field, f"conflicts with the LocalQueue {queue}; a service has one queue"
+            )
     return True
 
 

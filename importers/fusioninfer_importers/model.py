@@ -14,22 +14,22 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     field_of,
     finding_error,
-    findings_of,
-    mismatch,
+    pydantic_findings,
+    type_mismatch,
 )
 
 
 def _quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    finding = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
+    finding = type_mismatch((), value, "a quantity such as 5, 500m or 16Gi")
     raise finding_error(finding)
 
 
 def _mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
-    finding = mismatch((), value, "a mapping or a string")
+    finding = type_mismatch((), value, "a mapping or a string")
     raise finding_error(finding)
 
 
@@ -62,7 +62,7 @@ def validate(
     except ValidationError as problem:
         items = problem.errors(include_url=False, include_input=False)
         paths = [field_of(item["loc"]) for item in items]
-        for path, finding in zip(paths, findings_of(problem, model), strict=True):
+        for path, finding in zip(paths, pydantic_findings(problem, model), strict=True):
             report.add(document.at(*path), finding)
         if any(item["type"] != "extra_forbidden" for item in items):
             report.consume(document.at())

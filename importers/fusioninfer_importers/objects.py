@@ -12,7 +12,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     SourceField,
     is_output,
-    names,
+    object_names,
     shown,
 )
 
@@ -81,16 +81,16 @@ def report_other_metadata(report: ConversionReport, document: SourceDocument) ->
         elif field not in ObjectMetadata.model_fields and value is not None:
             report.unsupported(
                 at / field,
-                "a service of ours has name, namespace, labels and annotations",
+                "is not supported; metadata has name, namespace, labels and annotations",
             )
     if _APPLIED in (document.metadata.get("annotations") or {}):
         _report_written(report, at / "annotations" / _APPLIED, "kubectl")
     if document.raw.get("status") is not None:
-        report.left_out(document.at("status"), "is what was observed in a cluster; left out")
+        report.left_out(document.at("status"), "is status of a running cluster; ignored")
 
 
 def _report_written(report: ConversionReport, at: SourceField, writer: str) -> None:
-    report.left_out(at, f"is written by {writer}; left out")
+    report.left_out(at, f"set by {writer}; ignored")
 
 
 def consume_envelope(
@@ -113,7 +113,7 @@ def consume_envelope(
     if document.name is not None and not named:
         report.left_out(
             at / "name",
-            "serves to be referred to: objects are named by their service",
+            "is not used; objects are named after their service",
         )
     _report_labels(report, document, controllers)
     report_other_metadata(report, document)
@@ -144,14 +144,14 @@ def _report_labels(
             elif key != _APPLIED:
                 report.unsupported(
                     at / key,
-                    "there is no object of its own to put it on; put it on the service",
+                    "is not supported here; set it on the service",
                 )
 
 
 def pool_backend(service: Any) -> dict[str, Any]:
     """The backendRef to a service's InferencePool, without a weight."""
     return {
-        "group": names.POOL_GROUP,
-        "kind": names.POOL_KIND,
-        "name": names.inference_pool(str(service)),
+        "group": object_names.POOL_GROUP,
+        "kind": object_names.POOL_KIND,
+        "name": object_names.inference_pool(str(service)),
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.planned import Source
-from fusioninfer_pulumi.cli.sources import plan_all
+from fusioninfer_pulumi.cli.read_sources import plan_documents
+from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Origin, Severity
-from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.loading.documents import load_documents
 
 Manifest = dict[str, Any]
 
@@ -17,7 +17,7 @@ def source(*documents: Any, allow_lossy: bool = False) -> Source:
     """Documents of one file, read and planned as the command line does."""
     made = Source("f")
     given = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
-    plan_all(made, read_all(given, allow_lossy=allow_lossy))
+    plan_documents(made, load_documents(given, allow_lossy=allow_lossy))
     return made
 
 

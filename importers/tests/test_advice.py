@@ -148,22 +148,22 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
         (
             SAMPLES["KServe"][0],
             (
-                "f: warning: spec: nothing pairs prefill with decode, clients reach the decode "
-                "pods only; give router with route and scheduler"
+                "f: warning: spec: no router pairs prefill with decode; set router with route "
+                "and scheduler"
             ),
         ),
         (
             SAMPLES["KServe"][1],
             (
-                "f: warning: router: router has neither route nor gateway: no HTTPRoute is made, "
-                "and no request finds the pool; give route: {}"
+                "f: warning: router: router has neither route nor gateway, so there is no "
+                "HTTPRoute; set route: {}"
             ),
         ),
         (
             SAMPLES["Modelplane"][0],
             (
-                "f: warning: template.spec.serving: no request finds these pods; read the "
-                "ModelService that selects this ModelDeployment too"
+                "f: warning: template.spec.serving: no route leads to these pods; pass the "
+                "ModelService of this ModelDeployment too"
             ),
         ),
     ],

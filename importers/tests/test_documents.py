@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import PAGE, acceptable, complete, edited
 from importers.tests.kserve_samples import Manifest

@@ -31,17 +31,17 @@ def template(*documents: Manifest, block: str = "template") -> Manifest:
     return found
 
 
-def with_volumes(*listed: Any, **main: Any) -> Manifest:
+def add_volumes(*listed: Any, **main: Any) -> Manifest:
     return {**pod(**main), "volumes": list(listed)}
 
 
 def test_memory_to_share_may_be_made_larger() -> None:
     larger = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
-    made = template(llm(template=with_volumes(larger)))
+    made = template(llm(template=add_volumes(larger)))
     assert made["volumes"] == volumes("16Gi")
     only_size = {"name": "dshm", "emptyDir": {"sizeLimit": "4Gi"}}
     below = config("base", template={"volumes": [larger]})
-    above = llm(template=with_volumes(only_size), baseRefs=[{"name": "base"}])
+    above = llm(template=add_volumes(only_size), baseRefs=[{"name": "base"}])
     assert template(below, above)["volumes"] == volumes("4Gi")
 
 
@@ -65,7 +65,7 @@ def test_what_the_user_mounts_there_holds() -> None:
     own = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
     claim = {"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}
     env = [{"name": "HOME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
-    made = template(llm(template=with_volumes(claim, volumeMounts=own, env=env)))
+    made = template(llm(template=add_volumes(claim, volumeMounts=own, env=env)))
     (main,) = made["containers"]
     assert main["volumeMounts"] == [*PRESET["volumeMounts"][:3], *own]
     assert main["env"] == [PRESET["env"][1], *env]
@@ -76,9 +76,9 @@ def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
     mounts = [{"name": "model-cache", "mountPath": "/cache"}]
     assert problems(llm(template=pod(volumeMounts=mounts))) == []
     claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
-    document = llm(template=with_volumes(claim))
+    document = llm(template=add_volumes(claim))
     assert template(document)["volumes"] == [*volumes()[:3], claim]
-    told = "f: info: template.volumes[0]: KServe's presets have an emptyDir of this name, and API "
+    told = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
     assert any(each.startswith(told) for each in said(document))
     (told,) = problems(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
     assert told.startswith(
@@ -92,7 +92,7 @@ def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
     assert template(document)["volumes"] == volumes(None)
     small = {"name": "dshm", "emptyDir": {"sizeLimit": "2Gi"}}
     document["spec"]["template"]["volumes"] = [small]
-    assert any("takes more of /dev/shm" in problem for problem in problems(document))
+    assert any("needs more of /dev/shm" in problem for problem in problems(document))
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
     assert not any("initContainers" in problem for problem in problems(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
-        "f: prefill.template.initContainers[0].image: cannot be carried over: one "
-        "storage-initializer serves all pods of a service; write the same in each"
+        "f: prefill.template.initContainers[0].image: cannot be carried over: must be the same "
+        "in all pods of a service"
     ) in problems(initialized(INITIALIZER, prefill=again))
 
 
@@ -191,7 +191,7 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
             {"volumeMounts": []},
             "f: template.initContainers[0].volumeMounts: cannot be carried over",
         ),
-        ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller always "),
+        ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller overwri"),
     ],
 )
 def test_other_fields_of_the_storage_initializer(more: Manifest, told: str) -> None:
@@ -210,7 +210,7 @@ def test_beside_a_volume_or_an_image_only_adapters_are_fetched(uri: str) -> None
     only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
-    assert any("nothing is downloaded from volumes and images" in each for each in said(document))
+    assert any("ignored, as in KServe: models in volumes and " in each for each in said(document))
     adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
     fetching = initialized(only_env, model=adapted)
     assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
@@ -304,7 +304,7 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
         f"f: template.containers[0].env[0].value: {PROGRAM}"
     ]
     document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
-    assert any("its variables are expanded by the kubelet" in each for each in said(document))
+    assert any("the kubelet expands its variables, even i" in each for each in said(document))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
     [
         ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
         ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
-        ("--a 'b", "cannot be read by a shell: No closing quotation"),
+        ("--a 'b", "is not valid shell syntax: No closing quotation"),
     ],
 )
 def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, why: str) -> None:
@@ -328,7 +328,11 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
     for place in ("prefill", "spec"):
         assert any(
-            f"f: warning: {place}: " in each and "decode computes every prompt again" in each
+            f"f: warning: {place}: " in each
+            and "no KV transfer is configured; unless the "
+            "engines transfer the KV cache themselves, "
+            "decode computes every prompt again"
+            in each
             for each in said(document)
         )
     (lws, _) = [
@@ -392,7 +396,7 @@ def test_an_override_of_the_sidecar_is_no_init_container() -> None:
     assert role["template"]["spec"]["initContainers"] == [other]
     (lost,) = problems(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
     assert lost.startswith(
-        "f: template.initContainers[0].env: cannot be carried over: has no place: the sidecar has"
+        "f: template.initContainers[0].env: cannot be carried over: is not supported; the sidecar"
     )
 
 
@@ -422,7 +426,7 @@ def test_nothing_is_added_to_a_complete_command() -> None:
 
 
 def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
-    weights = with_volumes(
+    weights = add_volumes(
         {"name": "weights", "persistentVolumeClaim": {"claimName": "c"}},
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
     )
@@ -433,7 +437,7 @@ def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
     assert container(role)["args"] == ["/mnt/models", *served()]
     pods = [each for each in rendered(*converted(document)) if each["kind"] == "LeaderWorkerSet"]
     assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    assert any("model.uri: is not downloaded: the pods mount" in line for line in said(document))
+    assert any("model.uri: not downloaded; the pods mount th" in line for line in said(document))
     # Without the mount the engine downloads it, as before.
     assert spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
 

@@ -140,7 +140,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
         ),
         (
             {"parallelism": {"pipeline": 2}},
-            "parallelism: a replica has 2 pods, but there is no worker to say what the others run",
+            "parallelism: a replica has 2 pods, but worker is not set",
         ),
     ],
 )
@@ -350,7 +350,7 @@ def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
     main, router = made["roles"]
     assert (main["replicas"], "autoscaling" in main, "replicas" in router) == (0, False, False)
     assert made["layout"] == "PerRole"
-    told = "scaling: left out while the service is stopped: a parked role has no scaler"
+    told = "scaling: ignored while the service is stopped"
     assert f"f: info: {told}" in said(document)
 
 
@@ -408,7 +408,7 @@ def test_findings_about_a_merged_value_name_its_document() -> None:
 def test_a_config_that_nobody_names_and_kserves_own() -> None:
     documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
     assert problems(*documents) == []
-    told = "no LLMInferenceService of this input is based on it; left out"
+    told = "no LLMInferenceService of this input refers to it; ignored"
     assert warned(*documents) == [f"f: warning: {told}"]
 
 
@@ -416,8 +416,8 @@ def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
     below = config("base", replicas=4, model={"uri": "hf://a/b"})
     (document,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
     told = [str(finding) for _, finding in document.findings]
-    assert "info: replicas: llm says otherwise, which holds" in told
-    assert "info: model.uri: llm says otherwise, which holds" in told
+    assert "info: replicas: overridden by llm" in told
+    assert "info: model.uri: overridden by llm" in told
 
 
 def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
@@ -431,7 +431,7 @@ def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None
     elsewhere = config("gpu")
     elsewhere["metadata"]["namespace"] = "other"
     (told,) = problems(elsewhere, own)
-    assert "is not in this input, nor one of kserve" in told
+    assert "is in this input neither for namespace team nor for kserve" in told
 
 
 def spread(key: str, skew: int) -> Manifest:
@@ -480,7 +480,7 @@ def test_items_of_one_key_become_one_and_are_reported() -> None:
     documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=own))
     (role,) = spec(*documents)["roles"]
     assert container(role)["ports"] == [{"containerPort": 1}, own[1]]
-    told = "KServe merges it with a later item of the list, which holds"
+    told = "overridden by a later item of the list, as KServe merges them"
     at = "f#2: info: template.containers[0].ports[0]"
     assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
 
@@ -544,7 +544,7 @@ def test_a_config_may_set_it_as_well() -> None:
 def test_a_command_of_its_own_gets_the_arguments_too() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
                    model={"uri": "hf://m/m"})  # fmt: skip
-    text = "f: info: kvCacheOffloading: KServe tells only its presets' command about it"
+    text = "f: info: kvCacheOffloading: KServe applies it only to the preset's command;"
     assert any(each.startswith(text) for each in said(document))
     assert not any(each.startswith(text) for each in said(llm(kvCacheOffloading={"cpu": "1Gi"})))
 
@@ -591,7 +591,7 @@ def test_an_empty_uri_is_that_of_the_config() -> None:
     assert spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
     assert not any("model" in line for line in said(*documents))
     assert problems(llm(model={"uri": ""})) == [
-        "f: model: is required, here or in a config: its uri says what is served"
+        "f: model: model.uri is required, here or in a config"
     ]
 
 
@@ -599,16 +599,16 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
     cpu = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
     scaled = problems(llm(scaling={"maxReplicas": 3, "keda": {"triggers": [cpu]}}))
     assert (
-        "f: scaling.keda.triggers[0]: cannot be carried over: replicas follow queries of "
-        "Prometheus here, not a trigger of type cpu; give type prometheus with "
+        "f: scaling.keda.triggers[0]: cannot be carried over: only Prometheus queries are "
+        "supported, not a trigger of type cpu; use type prometheus with "
         "metadata.serverAddress and metadata.query"
     ) in scaled
     own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (
-            f"f: router.route.{field}: cannot be carried over: shares of a group are read for the "
-            "preset's route alone; remove group and weight, and name the backends of all of its "
-            "services, with weights, in router.route.http.spec of one"
+            f"f: router.route.{field}: cannot be carried over: group and weight apply only to the "
+            "preset's route; remove them, and list the backends of all members with weights in "
+            "router.route.http.spec of one service"
         )
         for field in ("group", "weight")
     ]

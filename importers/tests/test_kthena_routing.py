@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fusioninfer_importers.kthena.routes import full_match
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import (
     GATEWAY,
     PAIR,
@@ -48,21 +48,27 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     assert [each.get("port") for each in made] == [8000, None]
     assert router(serving(), server()) == {"scorers": SCORERS}
     assert (
-        "f#2: warning: spec: no request finds these pods; read the ModelRoute that leads to this "
+        "f#2: warning: spec: no route leads to these pods; pass the ModelRoute of this "
         "ModelServer too"
     ) in warned(serving(), server())
 
 
 def test_advice_names_kthenas_own_documents() -> None:
     assert (
-        "f: warning: template.roles: nothing pairs prefill with decode, and clients reach only "
-        "the decoders; read the ModelServer of these pods and the ModelRoute to it too"
+        "f: warning: template.roles: no router pairs prefill with decode; pass the ModelServer "
+        "of these pods and its ModelRoute too"
     ) in warned(serving(*PAIR))
     no_gateway = warned(serving(), server(), route())
-    assert any("give the ModelRoute parentRefs" in each for each in no_gateway), no_gateway
+    assert any(
+        "the route has no Gateway and receives no requests; set parentRefs of the "
+        "ModelRoute" in each
+        for each in no_gateway
+    ), no_gateway
     assert problems(serving(*PAIR), server()) == []
     lost = warned(serving(*PAIR), server())
-    assert len([line for line in lost if "a kvConnector of type nixl adds what" in line]) == 2, lost
+    assert (
+        len([line for line in lost if "a kvConnector of type nixl configures it" in line]) == 2
+    ), lost
 
 
 def test_a_route_matches_the_header_with_the_model() -> None:
@@ -75,8 +81,8 @@ def test_a_route_matches_the_header_with_the_model() -> None:
         },
     }
     assert (
-        "f#3: warning: modelName: is matched by the header X-Gateway-Model-Name: the gateway must "
-        "set it from the request's body (body-based routing)"
+        "f#3: warning: modelName: matched by the header X-Gateway-Model-Name, which the "
+        "gateway must set from the request body (body-based routing)"
     ) in warned(*documents)
     (made,) = [each for each in render(source(*documents).plans[0]) if each["kind"] == "HTTPRoute"]
     assert made["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
@@ -129,7 +135,7 @@ def test_a_search_becomes_a_full_match_and_is_reported() -> None:
     documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
     (told,) = [each for each in said(*documents) if "rules[0].modelMatch.uri" in each]
     assert told.startswith("f#3: info: ")
-    assert told.endswith("written as .*(?:chat).*")
+    assert ": converted to .*(?:chat).*, because" in told
 
 
 PIECES = st.lists(
@@ -164,7 +170,7 @@ def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() ->
 def test_adapters_that_no_rule_asks_for_are_named() -> None:
     one = route(rule(modelMatch={"body": {"model": "a"}}), modelName=None, loraAdapters=["a", "b"])
     told = [each for each in said(serving(), server(), one) if "loraAdapters: no rule" in each]
-    assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; left out"]
+    assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; ignored"]
 
 
 def test_timeout_is_left_out_and_retries_are_kept() -> None:
@@ -188,7 +194,7 @@ def test_timeout_is_left_out_and_retries_are_kept() -> None:
 
 def test_timeout_without_a_route_is_a_warning() -> None:
     documents = serving(), server(trafficPolicy={"timeout": "10s"})
-    assert any("trafficPolicy.timeout: 10s is left out" in line for line in warned(*documents))
+    assert any("trafficPolicy.timeout: 10s is ignored" in line for line in warned(*documents))
 
 
 def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
@@ -221,9 +227,7 @@ def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
 def test_a_rule_needs_a_weight_above_0() -> None:
     zero = route(rule({"modelServerName": "srv", "weight": 0}))
     (told,) = problems(serving(), server(), zero)
-    assert told == (
-        "f#3: rules[0].targetModels: must have a weight above 0: no request would go anywhere"
-    )
+    assert told == ("f#3: rules[0].targetModels: needs at least one weight above 0")
 
 
 def test_an_engines_own_connector_is_left_alone() -> None:
@@ -254,14 +258,14 @@ def test_a_name_that_the_engine_does_not_serve_is_rewritten() -> None:
     assert router(*documents)["modelRewrites"] == [
         {"models": ["virtual"], "targets": [{"model": "m"}]}
     ]
-    assert any("the picker rewrites it to m" in line for line in said(*documents))
+    assert any("the endpoint picker rewrites it to m" in line for line in said(*documents))
 
 
 def test_another_order_of_rules_is_a_warning() -> None:
     later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
     assert (
-        "f#3: warning: rules[1]: comes after rules[0], which is less specific: HTTPRoutes ask the "
-        "more specific rule first, Kthena the first that matches"
+        "f#3: warning: rules[1]: comes after the less specific rules[0]; HTTPRoute prefers the "
+        "more specific rule, Kthena the first match"
     ) in warned(serving(), server(), route(rule(), later))
     assert not any("less specific" in each for each in warned(
         serving(), server(), route(later, rule())))  # fmt: skip
@@ -331,8 +335,8 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
         (
             [serving(), server(labels={"app": "x"})],
             (
-                "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of a "
-                "ModelServing or Deployment of this input; read them together"
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of "
+                "this input; pass the ModelServing or Deployment together"
             ),
         ),
         (
@@ -343,57 +347,51 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             ],
             (
                 "f#3: workloadSelector.matchLabels: cannot be carried over: selects pods of "
-                "several "
-                "ModelServings (ms, b), and a pool holds those of one service; make a "
-                "ModelServer and "
-                "a rule for each"
+                "several ModelServings (ms, b); a pool has the pods of one service; create a "
+                "ModelServer and a rule for each"
             ),
         ),
         (
             [serving(*ONE_EACH), server(labels={"modelserving.volcano.sh/role": "decode"})],
             (
-                "f#2: workloadSelector.matchLabels: cannot be carried over: selects decode without "
-                "prefill, and the pool of a service holds all of its roles; make two services of "
-                "them"
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects decode "
+                "without prefill; a pool has all roles of a service; split them into two services"
             ),
         ),
         (
             [serving(), server(), server("again")],
             (
-                "f#3: spec: cannot be carried over: a service has one pool, and another "
-                "ModelServer "
-                "selects these pods already"
+                "f#3: spec: cannot be carried over: conflicts with another ModelServer that "
+                "selects the same pods; a service has one pool"
             ),
         ),
         (
             [serving(), server(workloadPort={"port": 8000, "protocol": "https"})],
             (
-                "f#2: workloadPort.protocol: cannot be carried over: gateway and picker speak "
-                "plain "
-                "HTTP to the pods; end TLS at the Gateway"
+                "f#2: workloadPort.protocol: cannot be carried over: is not supported; terminate "
+                "TLS at the Gateway"
             ),
         ),
         (
             [serving(), server(), route(rateLimit={"inputTokensPerUnit": 1, "unit": "minute"})],
             (
-                "f#3: rateLimit: cannot be carried over: HTTPRoutes limit no tokens; use your "
-                "gateway's own policy"
+                "f#3: rateLimit: cannot be carried over: is not supported by HTTPRoute; use a "
+                "rate limit policy of your gateway"
             ),
         ),
         (
             [serving(), server(), route(rule({"externalModelProviderName": "p"}))],
             (
-                "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried over: "
-                "routes of ours lead to pods of the service; send these requests by a route of "
-                "your own, and leave the target out here"
+                "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried "
+                "over: external models are not supported; route these requests with an HTTPRoute "
+                "of your own, and remove this target"
             ),
         ),
         (
             [serving(), server(), route(rule("x"))],
             (
-                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x leads "
-                "to no "
-                "service of this input; read its documents together"
+                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x refers "
+                "to no service of this input; pass its documents together"
             ),
         ),
         (
@@ -404,16 +402,15 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
                 route(name="b", parentRefs=[{"name": "x"}]),
             ],
             (
-                "f#4: parentRefs: cannot be carried over: a service has one HTTPRoute, and another "
-                "ModelRoute gives other parentRefs"
+                "f#4: parentRefs: cannot be carried over: conflicts with the parentRefs of "
+                "another ModelRoute; a service has one HTTPRoute"
             ),
         ),
         (
             [serving(role(entryTemplate=entry("mock"))), server(inferenceEngine="SGLang")],
             (
-                "f#2: inferenceEngine: cannot be carried over: no container's program is known, "
-                "and "
-                "the picker then reads vLLM's metrics; start it as `python3 -m "
+                "f#2: inferenceEngine: cannot be carried over: the engine cannot be detected, "
+                "and the endpoint picker would read vLLM's metrics; start it with `python3 -m "
                 "sglang.launch_server`"
             ),
         ),
@@ -432,7 +429,7 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
     [
         (
             [serving(), server(inferenceEngine="SGLang")],
-            "f#2: inferenceEngine: the pods run vllm",
+            "f#2: inferenceEngine: must match the engine of the pods, vllm",
         ),
         (
             [serving(), server(), route(rule({"weight": 1}))],
@@ -443,11 +440,11 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
         ),
         (
             [serving(), server(), route(rule(modelMatch={"body": {"model": "x"}}))],
-            "f#3: rules[0].modelMatch.body.model: is none of the route's models (m)",
+            "f#3: rules[0].modelMatch.body.model: must be one of the route's models (m)",
         ),
         (
             [serving(), server(), route(rule(modelMatch={"uri": {"exact": "/", "prefix": "/"}}))],
-            "f#3: rules[0].modelMatch.uri: needs one of exact, prefix and regex",
+            "f#3: rules[0].modelMatch.uri: needs one of exact, prefix or regex",
         ),
         (
             [serving(), server(), route(modelName=None)],
@@ -506,8 +503,8 @@ def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
     lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
     assert lost == [
         (
-            "f: strategy: cannot be carried over: replicas are LeaderWorkerSets, which change one "
-            "after the other"
+            "f: strategy: cannot be carried over: is not supported; replicas are "
+            "LeaderWorkerSets, which are updated one after another"
         )
     ]
     unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))

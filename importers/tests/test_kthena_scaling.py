@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, Manifest, binding, policy, role, scaled, serving
 from importers.tests.reads import problems, said, source, spec, warned
 
@@ -181,7 +181,10 @@ def test_a_ratio_is_checked_and_gangs_have_a_minimum(
     assert made["prefillDecodeRatio"] == expected
     gang = made["schedulingStrategy"]["gangPolicy"]["minRoleReplicas"]
     assert gang == {"prefill": 1, "decode": 2}
-    assert any("do not know of each other" in each for each in warned(*documents))
+    assert any(
+        "checked only at preview; the autoscalers of the two roles are independent" in each
+        for each in warned(*documents)
+    )
 
 
 BOTH = {"a": {"prometheus": PROMETHEUS}, "b": {"pod": {}}}
@@ -203,7 +206,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
         ([policy(disaggregatedTarget=None, heterogeneousTarget={"params": [{"cost": 3}]})],
          f"f#2: heterogeneousTarget: {LOST}shares instances out"),
         ([policy(behavior={"scaleUp": {"panicPolicy": {"period": "5s"}}})],
-         f"f#2: behavior.scaleUp.panicPolicy: {LOST}Kubernetes' autoscaler has no"),
+         f"f#2: behavior.scaleUp.panicPolicy: {LOST}is not supported by Horizonta"),
         ([policy(behavior={"scaleDown": {"stabilizationWindow": "2h"}})],
          f"f#2: behavior.scaleDown.stabilizationWindow: {LOST}must be 0 to 3600 whole seconds"),
         ([policy(behavior={"scaleDown": {"period": "soon"}})],
@@ -211,20 +214,20 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
         ([policy(disaggregatedTarget=scaled({"other": BOUNDS}))],
          f"f#2: disaggregatedTarget.roles.other: {LOST}the ModelServing has no role"),
         ([policy(disaggregatedTarget=scaled({"server": BOUNDS}, "else"))],
-         f"f#2: disaggregatedTarget.targetRef.name: {LOST}else is no ModelServing"),
+         f"f#2: disaggregatedTarget.targetRef.name: {LOST}ModelServing else is not in this inpu"),
         ([policy(disaggregatedTarget=target(minReplicas=5))],
-         f"{ROLE}.minReplicas: is above maxReplicas (4), got 5"),
-        ([policy(metrics=None)], f"{ROLE}: {LOST}no metric is left"),
+         f"{ROLE}.minReplicas: must be at most maxReplicas (4), got 5"),
+        ([policy(metrics=None)], f"{ROLE}: {LOST}no supported metric "),
         ([policy(), policy("two")],
-         f"f#3: disaggregatedTarget.roles.server: {LOST}server is scaled by another policy"),
+         f"f#3: disaggregatedTarget.roles.server: {LOST}server has another policy already"),
         ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=BOTH))],
-         f"{ROLE}: {LOST}takes its metrics from pods and from Prometheus"),
+         f"{ROLE}: {LOST}mixes pod metrics and Prometheus queries; an au"),
         ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=TWO))],
-         f"{ROLE}.metricSources.b.prometheus.serverURL: {LOST}a role asks one Prometheus"),
+         f"{ROLE}.metricSources.b.prometheus.serverURL: {LOST}must be the same addre"),
         ([policy(disaggregatedTarget=target(metricSources=ZONE))],
-         f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric is that of all"),
+         f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric covers all ent"),
         ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
-        ([binding("none")], f"f#2: policyRef: {LOST}none is no AutoscalingPolicy"),
+        ([binding("none")], f"f#2: policyRef: {LOST}AutoscalingPolicy none is not in this input"),
         ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller creates"),
     ],
 )  # fmt: skip
@@ -236,7 +239,7 @@ def test_unsupported_scaling_is_refused(documents: list[Manifest], wanted: str) 
 
 def test_a_policy_without_a_target_is_left_out() -> None:
     told = said(serving(), policy(disaggregatedTarget=None))
-    assert any("f#2: warning: spec: is left out: it has no target" in each for each in told)
+    assert any("f#2: warning: spec: has no target, and no Autosca" in each for each in told)
 
 
 def test_pods_of_one_role_may_be_named() -> None:

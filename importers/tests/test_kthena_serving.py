@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_importers.kthena.serving import component_types
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
 from importers.tests.reads import problems, said, source, spec
 
@@ -109,8 +109,8 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     assert made == {"networkTopology": topology, "mode": "On", "minResources": True}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
-        "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: tiers are "
-        "numbers; use highestTierAllowed"
+        "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: is not "
+        "supported; use highestTierAllowed"
     ) in problems(named)
     empty = serving(group={"networkTopology": {}})
     told = "has no effect: set groupPolicy or rolePolicy"
@@ -230,8 +230,9 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
         "matchLabelKeys": ["fusioninfer.io/group-index", "app"],
     }
     assert (
-        "f: info: template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys"
-        "[0]: modelserving.volcano.sh/group-name is fusioninfer.io/group-index on pods of ours"
+        "f: info: "
+        "template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys[0]: "
+        "modelserving.volcano.sh/group-name becomes fusioninfer.io/group-index"
     ) in said(document)
 
 
@@ -248,8 +249,8 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
 )
 def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, at: str) -> None:
     told = (
-        f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods of "
-        "ours have no label"
+        f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods "
+        "have no label"
     )
     # The schema refuses such an affinity besides.
     found = problems(serving(role(entryTemplate=entry(affinity=selector))))
@@ -328,8 +329,8 @@ def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) 
         (
             serving(*PAIR, recoveryPolicy="ServingGroupRecreate"),
             (
-                "f: warning: recoveryPolicy: LeaderWorkerSet recreates the pods of the failed "
-                "replica, not those of the other replicas and roles of its group"
+                "f: warning: recoveryPolicy: LeaderWorkerSet recreates only the pods of the "
+                "failed replica, not the whole group"
             ),
         ),
         (
@@ -343,19 +344,19 @@ def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) 
             serving(role(maxUnavailable=1)),
             (
                 "f: info: template.roles[0].maxUnavailable: has no effect without "
-                "rolloutStrategy.type RoleRollingUpdate; left out"
+                "rolloutStrategy.type RoleRollingUpdate; ignored"
             ),
         ),
         (
             serving(role(workerTemplate=entry())),
             (
-                "f: info: template.roles[0].workerTemplate: has no effect without workerReplicas; "
-                "left out"
+                "f: info: template.roles[0].workerTemplate: has no effect without "
+                "workerReplicas; ignored"
             ),
         ),
         (
             serving(group={"gangPolicy": {"minRoleReplicas": {}}}, schedulerName="x"),
-            "f: info: template.gangPolicy: has no effect with schedulerName x; left out",
+            "f: info: template.gangPolicy: has no effect with schedulerName x; ignored",
         ),
     ],
 )
@@ -378,7 +379,7 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
                     "gangpolicy": {"minRoleReplicas": {"prefill": 1}},
                 },
             ),
-            "f: template.gangpolicy: is gangPolicy, which is given too; give it once",
+            "f: template.gangpolicy: conflicts with gangPolicy; remove one of them",
         ),
         (
             serving(
@@ -388,8 +389,8 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
                 }
             ),
             (
-                "f: rolloutStrategy.rollingUpdateConfiguration: must not be set with "
-                "RoleRollingUpdate: set it on the roles"
+                "f: rolloutStrategy.rollingUpdateConfiguration: conflicts with "
+                "RoleRollingUpdate; set it on the roles"
             ),
         ),
         (
@@ -424,8 +425,8 @@ def test_what_kthena_or_we_refuse(document: Manifest, expected: str) -> None:
         (
             serving(plugins=[{"name": "p", "type": "BuiltIn"}]),
             (
-                "f: plugins[0]: cannot be carried over: plugin p changes pods inside of Kthena's "
-                "controller; write what it adds into the pod templates"
+                "f: plugins[0]: cannot be carried over: plugin p runs in Kthena's controller; "
+                "add its changes to the pod templates"
             ),
         ),
     ],

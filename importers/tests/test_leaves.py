@@ -10,8 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_pulumi.findings import Origin, path_text
-from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all
+from fusioninfer_pulumi.findings import Origin, format_path
+from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents
 from importers.tests import (
     kserve_strategies,
     kthena_samples,
@@ -62,13 +62,13 @@ def silent(
             _change(changed[number], path, others)
             again = _read(changed)
             if not _named(again, number, path) and _made(again) == _made(read):
-                found.append(f"{number}: {path_text(path)}")
+                found.append(f"{number}: {format_path(path)}")
     return found
 
 
 def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
     given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
-    return read_all(copy.deepcopy(given), allow_lossy=True)
+    return load_documents(copy.deepcopy(given), allow_lossy=True)
 
 
 def _made(read: Sequence[LoadedDocument]) -> list[Any]:
@@ -80,8 +80,8 @@ def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     relative = path[1:] if path[0] == "spec" else path
     # "" is the document as a whole, and so is `spec`.
     parts = range(1, len(relative) + 1)
-    above = {"", str(path[0]), *(path_text(relative[:end]) for end in parts)}
-    below = (f"{path_text(relative)}.", f"{path_text(relative)}[")
+    above = {"", str(path[0]), *(format_path(relative[:end]) for end in parts)}
+    below = (f"{format_path(relative)}.", f"{format_path(relative)}[")
     return any(
         origin.file == str(number) and (finding.path in above or finding.path.startswith(below))
         for each in read

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
     Manifest,
     cache,
@@ -122,7 +122,7 @@ def test_what_nobody_names_is_called_by_its_path() -> None:
     document = cached("--model=/mnt/models/a.gguf")
     assert spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
     assert (
-        f"f: info: {HERE}: no engine names the model: requests ask for /mnt/models/a.gguf"
+        f"f: info: {HERE}: no engine sets a served model name; requests use /mnt/models/a.gguf"
         in said(document, cache())
     )
 
@@ -136,24 +136,23 @@ def test_a_large_model_may_take_longer() -> None:
 REFUSED: list[tuple[list[Manifest], str]] = [
     (
         [cached()],
-        (f"f: {HERE}: cannot be carried over: the ModelCache cache of namespace default is not in "
-        "this input; add it as a document, or state the service's model"),
+        (f"f: {HERE}: cannot be carried over: ModelCache cache of namespace default is not in "
+         "this input; add it as a document, or set the service's model"),
     ),
     (
         [{**cached(), "metadata": {"name": "md", "namespace": "a"}}],
-        (f"f: {HERE}: cannot be carried over: the ModelCache cache of namespace a is not in "
-        "this input; add it as a document, or state the service's model"),
+        (f"f: {HERE}: cannot be carried over: ModelCache cache of namespace a is not in this "
+         "input; add it as a document, or set the service's model"),
     ),
     (
         [released(), cache()],
-        ("f#2: spec: cannot be carried over: no ModelDeployment of this input refers to it; give "
-        "both in one input, or remove it"),
+        ("f#2: spec: cannot be carried over: no ModelDeployment of this input refers to it; pass "
+         "both together, or remove it"),
     ),
     (
         [cached("--model=other/model"), cache()],
-        ("f: template.spec.engines[0].members[0].template.spec.containers[0].args: the engine "
-        "finds the model of modelCacheRef at /mnt/models, and its arguments name another; make "
-        "them --model=/mnt/models"),
+        ("f: template.spec.engines[0].members[0].template.spec.containers[0].args: conflicts "
+         "with modelCacheRef, which mounts the model at /mnt/models; use --model=/mnt/models"),
     ),
     (
         [cached(), {**cache(), "spec": {"source": "HuggingFace"}}],
@@ -167,14 +166,14 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     ),
     (
         [cached(clusterSelector={"matchLabels": {"zone": "a"}}), cache(clusters={"zone": "b"})],
-        ("f#2: clusterSelector.matchLabels.zone: no cluster can be both zone=a, as is asked for "
-        "elsewhere, and zone=b"),
+        ("f#2: clusterSelector.matchLabels.zone: zone=b conflicts with zone=a; no cluster "
+         "has both"),
     ),
     (
         [cached("--served-model-name=m"), {**cache(), "metadata": {"name": "cache",
                                                                    "labels": {"a": "b"}}}],
-        ("f#2: metadata.labels.a: cannot be carried over: there is no object of its own to put it "
-        "on; put it on the service"),
+        ("f#2: metadata.labels.a: cannot be carried over: is not supported here; set it on the "
+         "service"),
     ),
 ]  # fmt: skip
 
@@ -189,8 +188,7 @@ def test_several_deployments_may_share_a_cache() -> None:
     two["metadata"] = {"name": "two"}
     assert len(converted(one, two, cache())) == 2
     assert (
-        "f#3: info: huggingFace.sizeGiB: each of 2 services keeps a copy of its own, in a volume "
-        "of its own"
+        "f#3: info: huggingFace.sizeGiB: each of the 2 services gets its own volume and copy"
     ) in said(one, two, cache())
 
 
@@ -228,11 +226,11 @@ def test_the_choice_among_clusters_is_reported() -> None:
     found = [each for each in said(chosen) if "cluster" in each]
     assert found == [
         (
-            "f: info: template.spec.clusterSelector: is carried into an annotation: a service is "
-            "in the cluster of its Pulumi provider or kubectl context, which must be one of these"
+            "f: info: template.spec.clusterSelector: becomes an annotation; the cluster is that "
+            "of the Pulumi provider or kubectl context, and must be one of these"
         ),
         (
-            "f: info: template.spec.tolerations: is about taints of clusters, and carried into an "
-            "annotation; tolerations of nodes stand in the pod templates"
+            "f: info: template.spec.tolerations: becomes an annotation, because it concerns "
+            "clusters; set tolerations for nodes in the pod templates"
         ),
     ]

@@ -66,7 +66,7 @@ def test_the_documents_deployment() -> None:
         ],
         "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
     }
-    assert "f: info: model: says nothing; the engine's arguments name the model" in said(
+    assert "f: info: model: has no effect; the engine's arguments name the model" in said(
         proposed(model={})
     )
 
@@ -124,7 +124,7 @@ def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
 
 def test_pools_are_not_pinned() -> None:
     assert any(
-        "f: info: template.spec.engines: Modelplane pins pods to the node pool" in each
+        "f: info: template.spec.engines: pods are not pinned to a node pool (m" in each
         for each in said(released())
     )
 
@@ -210,7 +210,7 @@ def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
     document = paired(prefill={"copies": None})
     del document["spec"]["template"]["spec"]["engines"][0]["copies"]
     assert (
-        "f: info: template.spec.engines[0].copies: is not stated: 1 is assumed, and with it the "
+        "f: info: template.spec.engines[0].copies: not set; assuming 1, which also sets the "
         "share of prefill"
     ) in said(document)
 
@@ -279,7 +279,7 @@ def test_labels_of_the_template_are_those_of_the_service() -> None:
     assert made["metadata"]["labels"] == labels
 
 
-DEVICES = "cannot be carried over: the claims of a role are those of all of its pods"
+DEVICES = "cannot be carried over: all members of a role must have the same claims"
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ DEVICES = "cannot be carried over: the claims of a role are those of all of its 
         ),
         (
             released(engine("a", member(worker={"nodes": 2}))),
-            "f: template.spec.engines[0].members[0].worker: belongs to a member of role Worker",
+            "f: template.spec.engines[0].members[0].worker: is valid only for a member of role W",
         ),
         (
             deployment(
@@ -361,16 +361,14 @@ DEVICES = "cannot be carried over: the claims of a role are those of all of its 
             ),
             (
                 "f: template.metadata.labels[modelplane.ai/x]: uses the prefix modelplane.ai/, "
-                "which "
-                "is "
-                "reserved"
+                "which is reserved"
             ),
         ),
         (released(replicas=11), "f: replicas: must be at most 10, got 11"),
     ],
 )
 def test_contradictions_of_deployments_are_refused(document: Manifest, expected: str) -> None:
-    assert expected in refused(document)
+    assert any(problem.startswith(expected) for problem in refused(document))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
     Manifest,
     deployment,
@@ -64,7 +64,7 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     (route,) = [each for each in render(plan) if each["kind"] == "HTTPRoute"]
     assert route["spec"]["parentRefs"] == [GATEWAY]
     assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
-    assert any("f#2: info: endpoints: the route attaches" in each for each in said(*documents))
+    assert any("f#2: info: endpoints: not set; the route a" in each for each in said(*documents))
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_a_cluster_of_its_endpoints_is_that_of_the_service() -> None:
 
 
 NOWHERE = (
-    "cannot be carried over: selects no ModelDeployment of this input; add its document, or lead "
-    "to endpoints elsewhere by a route of your own"
+    "cannot be carried over: selects no ModelDeployment of this input; add it as a document, or "
+    "route to external endpoints with an HTTPRoute of your own"
 )
 ENDPOINT = {
     "apiVersion": "modelplane.ai/v1alpha1",
@@ -184,8 +184,8 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     (
         [released(), ENDPOINT],
         (
-            "f#2: spec: cannot be carried over: is outside of the cluster; lead to it by a route "
-            "of your own beside the service's"
+            "f#2: spec: cannot be carried over: external endpoints are not supported; route to "
+            "it with an HTTPRoute of your own"
         ),
     ),
     (
@@ -197,9 +197,9 @@ REFUSED: list[tuple[list[Manifest], str]] = [
             ),
         ],
         (
-            "f#2: endpoints[1]: cannot be carried over: leads to replicas of md in another cluster "
-            "than an entry before it, and a service is in one cluster; apply it to both, and split "
-            "requests in front of them"
+            "f#2: endpoints[1]: cannot be carried over: refers to replicas of md in another "
+            "cluster; a service is in one cluster; deploy it to both, and split requests in "
+            "front of them"
         ),
     ),
     (
@@ -209,8 +209,8 @@ REFUSED: list[tuple[list[Manifest], str]] = [
             model_service("a", "b"),
         ],
         (
-            "f#3: endpoints[1]: cannot be carried over: b and a are not in one cluster (zone), and "
-            "a route leads to pods of its own; give each a ModelService"
+            "f#3: endpoints[1]: cannot be carried over: b and a are in different clusters (zone); "
+            "create a ModelService for each"
         ),
     ),
     (
@@ -220,8 +220,8 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     (
         [released(), {**model_service(), "metadata": {"name": "chat", "labels": {"a": "b"}}}],
         (
-            "f#2: metadata.labels.a: cannot be carried over: there is no object of its own to put "
-            "it on; put it on the service"
+            "f#2: metadata.labels.a: cannot be carried over: is not supported here; set it on "
+            "the service"
         ),
     ),
 ]
@@ -235,9 +235,8 @@ def test_what_leads_elsewhere_is_refused(documents: list[Manifest], expected: st
 
 
 def test_a_repeated_entry_is_reported() -> None:
-    assert (
-        "f#2: info: endpoints[1]: leads to md, as an entry before it does, which counts; left out"
-        in said(released(), model_service("md", "md"))
+    assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in said(
+        released(), model_service("md", "md")
     )
 
 

@@ -73,8 +73,8 @@ def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
     assert not any(QUEUE in each for each in pod_labels(manifest))
     assert of_kind(rendered(manifest), "PodGroup") == []
     assert (
-        f"f: info: metadata.labels[{QUEUE}]: each replica waits in the LocalQueue team as a whole "
-        "(gangPolicy.backend: Kueue)"
+        f"f: info: metadata.labels[{QUEUE}]: Kueue admits each replica as a whole from the "
+        "LocalQueue team (gangPolicy.backend: Kueue)"
     ) in said(document)
     # A finding of ours about the queue names the label.
     assert any(
@@ -120,7 +120,7 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
     assert not any(QUEUE in each for each in pod_labels(manifest))
     assert documents == before
     assert any(
-        f"labels[{QUEUE}]: each replica waits in the LocalQueue team" in line
+        f"labels[{QUEUE}]: Kueue admits each replica as a whole from the LocalQueue team" in line
         for line in said(*documents)
     )
 
@@ -133,13 +133,13 @@ def test_label_on_the_pods_of_one_role_is_rejected() -> None:
 
 def test_a_service_waits_in_one_queue() -> None:
     other = labelled(kserve.llm(labels={QUEUE: "other"}))
-    told = "a service waits in one LocalQueue, here team"
+    told = "conflicts with the LocalQueue team; a service has one queue"
     assert problems(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {told}"]
     assert spec(other, lossy=True)["schedulingStrategy"] == KUEUE
     volcano = labelled(kthena.serving())
     key = "scheduling.volcano.sh/queue-name"
     volcano["metadata"]["annotations"] = {key: "research"}
-    told = "a service waits in one queue, here team of Kueue"
+    told = "conflicts with Kueue's queue team; a service has one queue"
     assert problems(volcano) == [f"f: metadata.annotations[{key}]: cannot be carried over: {told}"]
 
 

@@ -16,8 +16,8 @@ from told import without_rules
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.loading.source import Origins
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.source_document import Origins
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving
 from importers.tests.reads import converted, problems, said, source, warned
@@ -182,15 +182,15 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
     )
     exported["status"] = {"replicas": 1}
     assert problems(exported) == []
-    assert [each for each in said(exported) if "left out" in each] == [
-        "f: info: metadata.uid: is written by the API server; left out",
-        "f: info: metadata.ownerReferences: is written by controllers; left out",
-        "f: info: metadata.finalizers: is written by controllers; left out",
+    assert [each for each in said(exported) if "ignored" in each] == [
+        "f: info: metadata.uid: set by the API server; ignored",
+        "f: info: metadata.ownerReferences: set by controllers; ignored",
+        "f: info: metadata.finalizers: set by controllers; ignored",
         (
             "f: info: metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: "
-            "is written by kubectl; left out"
+            "set by kubectl; ignored"
         ),
-        "f: info: status: is what was observed in a cluster; left out",
+        "f: info: status: is status of a running cluster; ignored",
     ]
     assert "annotations" not in converted(exported)[0]["metadata"]
 
@@ -212,9 +212,9 @@ def test_a_field_without_a_counterpart_is_named() -> None:
 @pytest.mark.parametrize(
     ("documents", "told"),
     [
-        ((serving(), route(rules=[])), "spec: is left out: it has no rules"),
-        ((serving(), policy(disaggregatedTarget=None)), "spec: is left out: it has no target"),
-        ((llm(), config("idle")), "no LLMInferenceService of this input is based on it; left out"),
+        ((serving(), route(rules=[])), "spec: has no rules; ignored"),
+        ((serving(), policy(disaggregatedTarget=None)), "spec: has no target, and no Autosca"),
+        ((llm(), config("idle")), "no LLMInferenceService of this input refers to it; ignored"),
     ],
 )
 def test_a_document_without_effect_is_a_warning(

@@ -100,9 +100,9 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
     "a configuration": (KSERVE, (2, *CONFIG, "inline"), 3,
                         f"f#3: {INLINE}: must be a mapping or a string, got 3"),
     "a reference": (KSERVE, (0, *CONFIG, "ref", "name"), [1],
-                    ("f: router.scheduler.config.ref: cannot be carried over: the ConfigMap None "
-                     "of namespace default is not in this input; add it as a document, or write "
-                     "what it holds into config.inline")),
+                    ("f: router.scheduler.config.ref: cannot be carried over: ConfigMap None "
+                     "of namespace default is not in this input; add it as a document, or copy "
+                     "its content to config.inline")),
     "a cache's name": (MODELPLANE, (1, "metadata", "name"), [1],
                        "f#2: metadata.name: must be a string, got [1]"),
     "containers": (MODELPLANE, (0, "spec", "template", "spec", "engines", 0, "members", 0,

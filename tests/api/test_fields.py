@@ -29,12 +29,12 @@ from samples import template as pod
 from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
-from fusioninfer_pulumi.checks.stages import plan_service, with_collisions
-from fusioninfer_pulumi.findings import LIFT, InvalidServiceError, errors
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
+from fusioninfer_pulumi.findings import OUTPUT_HINT, InvalidServiceError, errors
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.loading import load, loads
-from fusioninfer_pulumi.loading.validate import examine
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.validate import validate_document
+from fusioninfer_pulumi.plan.service_objects import render
 
 SERVING = "roles[0].template.spec.containers[0]"
 
@@ -199,7 +199,7 @@ LIFTED: dict[str, Callable[[Any], dict[str, Any]]] = {
 def test_an_output_where_structure_is_needed_says_how_to_lift_it(path: str, output: Make) -> None:
     (problem,) = problems(LIFTED[path](output("x")))
     assert problem.startswith(f"{path}: ")
-    assert LIFT in problem
+    assert OUTPUT_HINT in problem
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_an_output_among_arguments_that_are_read_or_quoted_is_refused(
         for key, words in serving.items()
     }
     manifest = service(role(multinode=multinode, template=pod(container(**words))))
-    assert problems(manifest) == [f"{SERVING}.{path}: {LIFT}"]
+    assert problems(manifest) == [f"{SERVING}.{path}: {OUTPUT_HINT}"]
 
 
 JUNK: tuple[Any, ...] = (
@@ -267,13 +267,15 @@ def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: in
         broken = mutilated(manifest, chance)
         try:
             (args,) = load(broken)
-            (plan,) = with_collisions([plan_service(args)])
+            (plan,) = add_collision_findings([plan_service(args)])
             assert all(can_be_written(each) for each in render(plan))
         except InvalidServiceError as refused:
             assert_told(refused.findings)
         # The rest of a refused document can be planned.
         problems(broken)
         wrong = [
-            finding.rule for finding in examine(broken).findings if not RULE.fullmatch(finding.rule)
+            finding.rule
+            for finding in validate_document(broken).findings
+            if not RULE.fullmatch(finding.rule)
         ]
         assert wrong == []

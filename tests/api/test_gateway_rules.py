@@ -14,8 +14,8 @@ from gateway_rules import (
 )
 
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 ROUTES = [spec for spec, _ in (*ROUTES_BY_SERVER, *EXPERIMENTAL_BY_SERVER)]
 GATEWAYS = [spec for spec, _ in GATEWAYS_BY_SERVER]

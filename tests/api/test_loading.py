@@ -18,7 +18,7 @@ from samples import role, service, template
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.load import read_text
-from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 TEXT = """\
 apiVersion: fusioninfer.io/v1alpha1

@@ -10,7 +10,7 @@ from json_schema import fields_schema
 from samples import container, prefill_decode, role, service, template
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
-from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.findings import Finding, errors
 
 SCHEMAS = fields_schema(InferenceServiceArgs)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import Manifest, container, nodes, prefill_decode, problems, role, service, template
 
-from fusioninfer_pulumi.loading.validate import examine, plan_document
+from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 INTEGER = 'replicas: must be an integer, got "2"'
 EXCLUSIVE = "roles[{}].strategy: belongs to a role of componentType router (this role is a worker)"
@@ -75,12 +75,14 @@ def test_all_wrong_fields_are_told_at_once(manifest: Manifest, expected: list[st
 @pytest.mark.parametrize("raw", [[], None, {"spec": 5}, {"spec": {"roles": 5, "model": 5}}])
 def test_what_is_no_service_at_all_is_refused(raw: Any) -> None:
     manifest = {**service(role()), **raw} if isinstance(raw, dict) else raw
-    plan, findings = plan_document(examine(manifest))
+    plan, findings = plan_document(validate_document(manifest))
     assert plan is None
     assert findings
 
 
 def test_a_service_that_breaks_rules_between_its_fields_is_not_planned() -> None:
-    plan, findings = plan_document(examine(service(role(template=SPLIT, strategy="queue-size"))))
+    plan, findings = plan_document(
+        validate_document(service(role(template=SPLIT, strategy="queue-size")))
+    )
     assert plan is None
     assert [str(finding) for finding in findings] == [EXCLUSIVE.format(0)]

@@ -13,13 +13,18 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import models_json_schema
 from samples import Manifest, problems, role, service
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import _DESCRIPTIONS
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    CountOrAnyPercentage,
+    CountOrPercentage,
+    Quantity,
+)
 from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, CountOrPercentage, Quantity
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import _DESCRIPTIONS
+from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.loading import loads
 
 SCHEMA = jsonschema.Draft202012Validator(manifest_schema())

@@ -8,7 +8,7 @@ import pytest
 from clusters import FakeCluster, stored
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.checks.cluster import KUEUE_FRAMEWORK, gang_backend_findings
+from fusioninfer_pulumi.checks.cluster_checks import KUEUE_FRAMEWORK, check_gang_backends
 
 Manifest = dict[str, Any]
 KUEUE = {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueue"}}}
@@ -31,7 +31,7 @@ def cluster(*groups: str, queues: Any = ("team",), frameworks: Any = None) -> Fa
 
 def said(manifest: Manifest, *groups: str, **more: Any) -> list[str]:
     """The findings about a service."""
-    (findings,) = gang_backend_findings(cluster(*groups, **more), [plan_of(manifest)], "default")
+    (findings,) = check_gang_backends(cluster(*groups, **more), [plan_of(manifest)], "default")
     return [str(finding) for finding in findings]
 
 
@@ -102,7 +102,7 @@ def test_what_kueue_lacks_is_said() -> None:
 def test_services_share_what_is_read() -> None:
     api = cluster(QUEUES, frameworks=[KUEUE_FRAMEWORK])
     plans = [plan_of(service(role())), plan_of(prefill_decode()), plan_of(prefill_decode(**KUEUE))]
-    single, without, queued = gang_backend_findings(api, plans, "default")
+    single, without, queued = check_gang_backends(api, plans, "default")
     assert (single, queued) == ((), ())
     assert "does not have Volcano" in str(*without)
     assert len(api.requests) == len(set(api.requests))

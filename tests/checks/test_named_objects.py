@@ -9,9 +9,9 @@ from clusters import KINDS, FakeCluster, stored
 from routed import routed
 from samples import container, nodes, plan_of, pod, role, service, template
 
-from fusioninfer_pulumi.checks.cluster import named_object_findings, references
+from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, references
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.prerequisites import CLUSTER_WIDE, REFERENCES
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_WIDE, REFERENCES
 
 NAMESPACE = stored("v1", "Namespace", "default")
 AT = "roles[0].template.spec"
@@ -19,7 +19,7 @@ AT = "roles[0].template.spec"
 
 def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
     api = FakeCluster(NAMESPACE, *objects, **cluster)
-    (found,) = named_object_findings(api, [plan_of(manifest)], "default", registered)
+    (found,) = check_named_objects(api, [plan_of(manifest)], "default", registered)
     return list(found)
 
 
@@ -140,7 +140,7 @@ def test_what_need_not_exist_is_not_reported(manifest: Any, more: Any) -> None:
 def test_denied_reads_are_no_finding() -> None:
     api = FakeCluster(NAMESPACE, denied=["/secrets/", "/namespaces/default/configmaps"])
     plan = plan_of(pod(volumes=VOLUMES[:2]))
-    assert named_object_findings(api, [plan], "default") == [()]
+    assert check_named_objects(api, [plan], "default") == [()]
     assert list(api.unread) == [
         "secrets/x in default: 403 Forbidden",
         "configmaps/x in default: 403 Forbidden",
@@ -150,7 +150,7 @@ def test_denied_reads_are_no_finding() -> None:
 def test_services_share_what_is_read() -> None:
     api = FakeCluster(NAMESPACE)
     plan = plan_of(pod(serviceAccountName="x"))
-    assert len(named_object_findings(api, [plan, plan], "default")) == 2
+    assert len(check_named_objects(api, [plan, plan], "default")) == 2
     assert len(api.requests) == len(set(api.requests))
 
 

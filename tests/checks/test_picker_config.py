@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from picker_configs import base, document
 
 from fusioninfer_pulumi.checks.pickers import check_config
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, LLM_D_API
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, LLM_D_API
 
 TYPE = "plugins[0].type"
 

@@ -10,13 +10,13 @@ from clusters import KINDS, FakeCluster, plural, stored
 
 from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.cluster import KUEUE_FRAMEWORK
-from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
-from fusioninfer_pulumi.kube.prerequisites import (
+from fusioninfer_pulumi.checks.cluster_checks import KUEUE_FRAMEWORK
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites, find_product_needs
+from fusioninfer_pulumi.kube.supported_products import (
     LEADER_WORKER_SET,
     PRODUCTS,
+    format_release,
     parse_release,
-    release_text,
 )
 
 LWS, VOLCANO = "leaderworkerset.x-k8s.io", "scheduling.volcano.sh"
@@ -138,7 +138,7 @@ EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
     ids=["pods", "gang", "router", "newer picker", "gateway", "kueue", "native"],
 )
 def test_needed_kinds_follow_from_rendered_objects(given: Any, kinds: list[str]) -> None:
-    assert sorted(kind for _, kind in product_needs([given])) == kinds
+    assert sorted(kind for _, kind in find_product_needs([given])) == kinds
     found = findings(given, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
     assert all("GenericWorkload" in text for text in found)
 
@@ -146,7 +146,7 @@ def test_needed_kinds_follow_from_rendered_objects(given: Any, kinds: list[str])
 def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
     for implementation in ("istio", "gke", "agentgateway"):
         given = plan("a", router(gateway={"implementation": implementation}))
-        groups = {api.rpartition("/")[0] for api, _ in product_needs([given])}
+        groups = {api.rpartition("/")[0] for api, _ in find_product_needs([given])}
         rendered = {item["apiVersion"].rpartition("/")[0] for item in render(given)}
         own = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
         assert rendered - own <= groups
@@ -154,7 +154,7 @@ def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
 
 def test_the_most_demanding_row_counts_for_all_services() -> None:
     plans = [plan("a", nodes=2), plan("b", nodes=2, scheduling=MINIMUM)]
-    product, services = product_needs(plans)[f"{VOLCANO}/v1beta1", "PodGroup"]
+    product, services = find_product_needs(plans)[f"{VOLCANO}/v1beta1", "PodGroup"]
     assert (product.least, services) == ((1, 14, 1), ["a", "b"])
 
 
@@ -407,4 +407,4 @@ def test_release_of_a_tag(text: str, release: Any) -> None:
 def test_every_row_says_what_installs_it() -> None:
     for row in PRODUCTS:
         assert row.wanted.rpartition(": ")[2]
-        assert row.least is None or release_text(row.last or row.least).startswith("v")
+        assert row.least is None or format_release(row.last or row.least).startswith("v")

@@ -10,9 +10,9 @@ from clusters import FakeCluster, stored
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.quotas import quota_findings, quota_namespaces
+from fusioninfer_pulumi.checks.quotas import check_quotas, quota_namespaces
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.outputs import UnknownOutput
+from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 
 GPU = "nvidia.com/gpu"
 HARD = f"requests.{GPU}"
@@ -54,7 +54,7 @@ def pod(service: str, gpus: str, phase: str = "Running") -> Any:
 
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
     """The messages about each service."""
-    findings = quota_findings(FakeCluster(*objects, **cluster), plans)
+    findings = check_quotas(FakeCluster(*objects, **cluster), plans)
     assert {item.severity for found in findings for item in found} <= {Severity.WARNING}
     return [[finding.message for finding in found] for found in findings]
 
@@ -190,7 +190,7 @@ def test_a_queue_that_is_not_active_is_said() -> None:
 def test_only_what_matters_is_read() -> None:
     quota = stored("v1", "ResourceQuota", "pods", "prod", spec={"hard": {"pods": 3}})
     api = FakeCluster(quota)
-    quota_findings(api, [plan("one"), plan("cpu", gpus=None, namespace="dev")])
+    check_quotas(api, [plan("one"), plan("cpu", gpus=None, namespace="dev")])
     quotas = "/api/v1/namespaces/prod/resourcequotas"
     assert [path for _, path in api.requests] == ["/api/v1", quotas]
     assert messages([queued("one")], without=["kueue.x-k8s.io"]) == [[]]

@@ -13,12 +13,12 @@ from clusters import KINDS, FakeCluster
 from routed import routed
 from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
 
-from fusioninfer_pulumi.checks.server import (
-    answer_findings,
-    next_try,
+from fusioninfer_pulumi.checks.server_dry_run import (
+    check_on_api_server,
+    findings_of_answers,
+    list_dry_run_objects,
+    next_request,
     parsed,
-    server_findings,
-    tried_objects,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.dry_run import Answer
@@ -49,7 +49,7 @@ def said(
 ) -> list[Finding]:
     """What is said of a service, but for kinds that the fake does not have."""
     api: Any = FakeApi(refuse)
-    (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     return [each for each in found if each.rule != "kind-not-installed"]
 
 
@@ -77,13 +77,15 @@ LEADING = service(
 
 def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
     return [
-        rendered.manifest for rendered in tried_objects(plan) if rendered.manifest["kind"] == kind
+        rendered.manifest
+        for rendered in list_dry_run_objects(plan)
+        if rendered.manifest["kind"] == kind
     ]
 
 
 def test_each_distinct_object_is_tried_once() -> None:
     manifest = prefill_decode(decode={"replicas": 7, "multinode": nodes(2)})
-    kinds = Counter(each.manifest["kind"] for each in tried_objects(plan_of(manifest)))
+    kinds = Counter(each.manifest["kind"] for each in list_dry_run_objects(plan_of(manifest)))
     # One prefiller; a leader and a worker of one decoder of seven.
     assert (kinds["LeaderWorkerSet"], kinds["StatefulSet"], kinds["Pod"]) == (2, 3, 3)
     assert kinds["PodGroup"] == 1
@@ -206,7 +208,7 @@ def test_what_the_program_may_create_first_is_a_warning(name: str, field: str) -
             (403, status) if manifest["kind"] == "Pod" and field in manifest["spec"] else None
         )
     )
-    (all_found,) = server_findings(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
+    (all_found,) = check_on_api_server(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
     (found,) = [each for each in all_found if each.rule == "api-server-refuses"]
     assert found.severity is Severity.WARNING
     assert found.path == f"roles[0].template.spec.{field}"
@@ -241,7 +243,7 @@ def test_a_namespace_that_does_not_exist_yet() -> None:
     api: Any = FakeApi(
         lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
     )
-    (all_found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     (found,) = [each for each in all_found if each.rule != "kind-not-installed"]
     assert (found.rule, found.severity) == ("api-server-not-asked", Severity.INFO)
     assert found.path == "metadata.namespace"
@@ -250,7 +252,7 @@ def test_a_namespace_that_does_not_exist_yet() -> None:
 
 def test_a_kind_that_is_not_installed() -> None:
     api: Any = FakeApi()
-    (found,) = server_findings(api, [plan_of(routed())], seconds=30)
+    (found,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
     pools = [each for each in found if "InferencePool" in each.message]
     assert [(pool.rule, pool.severity) for pool in pools] == [
         ("kind-not-installed", Severity.WARNING)
@@ -288,8 +290,8 @@ def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str,
 
 def test_answers_that_are_late() -> None:
     plan = plan_of(service())
-    results = [(manifest, None) for manifest in tried_objects(plan)]
-    (found,) = answer_findings(plan, results, 10.0)
+    results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
+    (found,) = findings_of_answers(plan, results, 10.0)
     assert found.rule == "api-server-not-asked"
     assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
 
@@ -302,7 +304,7 @@ def test_nothing_else_follows_an_answer() -> None:
         Answer(404, "no", about="namespaces"),
         Answer(403, "error looking up service account"),
     ):
-        assert next_try(manifest, answer) is None
+        assert next_request(manifest, answer) is None
 
 
 @pytest.mark.parametrize(
@@ -333,6 +335,6 @@ def test_values_that_are_not_known_are_stood_in_for() -> None:
     cause = {"field": "spec.containers[0].image", "message": 'Invalid value: "unknown"'}
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
     api: Any = FakeApi(of_pods(status))
-    (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     assert [each for each in found if each.rule == "api-server-refuses"] == []
     assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}

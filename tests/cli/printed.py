@@ -11,11 +11,11 @@ from unittest import mock
 from samples import plan_of
 
 from fusioninfer_pulumi.cli.diff import Difference, compare
-from fusioninfer_pulumi.cli.diff.text import print_difference
+from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
 from fusioninfer_pulumi.cli.plan_output import PlanView
-from fusioninfer_pulumi.cli.plan_text import draw_plan
+from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
@@ -31,7 +31,7 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
     if color:
         del environ["NO_COLOR"]
     with mock.patch.dict(os.environ, environ), console(file) as screen:
-        print_difference(difference, screen)
+        print_diff(difference, screen)
     return file.getvalue()
 
 
@@ -39,7 +39,7 @@ def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
     """A plan as it is printed in a pipe."""
     file = io.StringIO()
     with console(file) as screen:
-        draw_plan(screen, PlanView(plan, objects=list(objects)))
+        print_plan(screen, PlanView(plan, objects=list(objects)))
     return file.getvalue()
 
 

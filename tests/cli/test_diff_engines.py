@@ -12,7 +12,7 @@ from samples import container, role, service, template
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 VLLM = "vllm/vllm-openai:v"
 OLD = ["--model", "m", "--task=generate", "--swap-space=4"]

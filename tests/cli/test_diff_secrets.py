@@ -11,7 +11,7 @@ import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program import Secrets, unmarked
+from fusioninfer_pulumi.cli.program import Secrets, remove_marks
 from fusioninfer_pulumi.cli.program.recording import _KEY
 
 SERVICE = """
@@ -98,7 +98,7 @@ def test_marks_tell_values_apart_and_go_without_a_trace() -> None:
     assert one == Secrets.MARKED.mask("one")
     assert len(_KEY) == 32
     held = {one: [other, (f"x{one}y",)], "n": None}
-    assert unmarked(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
+    assert remove_marks(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
 
 
 TRANSFORMED = """

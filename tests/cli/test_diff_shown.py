@@ -8,7 +8,7 @@ import pytest
 from cli.printed import to_text
 
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
-from fusioninfer_pulumi.cli.diff._cells import compressed
+from fusioninfer_pulumi.cli.diff._formatting import compressed
 
 Manifest = dict[str, Any]
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from samples import container, listening, prefill_decode, role, service, template
 
+from fusioninfer_pulumi.cli.finding_formats import Lines
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.report import Lines
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.rules.catalog import all_rules
 

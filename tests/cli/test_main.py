@@ -13,7 +13,7 @@ import pytest
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.loading import yaml as yaml_text
+from fusioninfer_pulumi.loading import yaml_text
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from cli.printed import Terminal
 
-from fusioninfer_pulumi.cli.output import to_yaml
-from fusioninfer_pulumi.cli.report import finding_line, print_findings
+from fusioninfer_pulumi.cli.finding_formats import format_finding_line, print_findings
+from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 
 
@@ -37,8 +37,8 @@ def test_text_of_several_lines_is_a_block() -> None:
 def test_the_rule_stands_after_the_message_and_before_the_frames() -> None:
     found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
     line = "F: warning: roles[1].port: is odd"
-    assert finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
-    assert finding_line("F", Finding("", found.severity, found.location, "is odd")) == line
+    assert format_finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
+    assert format_finding_line("F", Finding("", found.severity, found.location, "is odd")) == line
 
 
 def test_a_terminal_dims_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:

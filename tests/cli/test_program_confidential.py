@@ -9,7 +9,7 @@ import pytest
 from cli.projects import messages
 
 from fusioninfer_pulumi.cli.program import ProgramError, Recording, Secrets
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 Run = Callable[..., Recording]
 

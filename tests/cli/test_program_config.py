@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.projects import PROJECT, Folder, messages
 
-from fusioninfer_pulumi.cli.program import Secrets, unmarked
+from fusioninfer_pulumi.cli.program import Secrets, remove_marks
 
 
 def test_stack_values_are_taken_as_spelled(folder: Folder) -> None:
@@ -134,7 +134,7 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
     )
     for show in Secrets:
         recording = folder.run(secrets=show)
-        assert unmarked(recording.resources[0].manifest["data"]) == {
+        assert remove_marks(recording.resources[0].manifest["data"]) == {
             "login": '{"user": "me", "password": "<secret>"}',
             "plain": "<secret>",
             "token": "<secret>",

@@ -15,7 +15,7 @@ from samples import role
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import ProgramError, Recording
-from fusioninfer_pulumi.cli.program import run as run_module
+from fusioninfer_pulumi.cli.program import parent_process as run_module
 
 Run = Callable[..., Recording]
 

@@ -11,7 +11,7 @@ import pulumi
 import pytest
 import yaml
 
-from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run, run_program
+from fusioninfer_pulumi.cli.program import ProgramError, Secrets, parent_process, run_program
 
 
 def project(folder: Path, program: str, **modules: str) -> Path:
@@ -153,5 +153,5 @@ def test_a_spawned_process_returns_the_same(
     )
     folder = project(tmp_path / "one", program)
     forked = run_program(folder, secrets=Secrets.MARKED)
-    monkeypatch.setattr(run, "_METHOD", "spawn")
+    monkeypatch.setattr(parent_process, "_METHOD", "spawn")
     assert run_program(folder, secrets=Secrets.MARKED).resources == forked.resources

@@ -8,7 +8,7 @@ import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.program import ProgramError, run_program
-from fusioninfer_pulumi.cli.sources import is_project
+from fusioninfer_pulumi.cli.read_sources import is_project
 
 
 def test_main_in_a_subfolder(folder: Folder) -> None:

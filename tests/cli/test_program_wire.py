@@ -14,11 +14,11 @@ from samples import role
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.program.child import _Pickler
+from fusioninfer_pulumi.cli.program.child_process import _Pickler
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, errors
-from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
 from fusioninfer_pulumi.loading import loads
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 
 def sent(value: Any) -> Any:

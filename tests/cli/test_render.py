@@ -13,7 +13,7 @@ from cli.projects import Folder
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.printing import to_yaml
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORIES = sorted(str(path) for path in INPUTS.glob("fusioninfer-story-*.yaml"))

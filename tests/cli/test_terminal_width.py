@@ -12,15 +12,15 @@ import pytest
 from cli.printed import Terminal, to_text
 from samples import container, plan_of, role, service, template
 
-from fusioninfer_pulumi.cli import output
+from fusioninfer_pulumi.cli import printing
 from fusioninfer_pulumi.cli.diff import Difference, compare
+from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.report import finding_line
+from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.accelerator_checks import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 PLACE = "clusters/a folder/with-a-long-name/of-services/deepseek-v3.yaml:12"
 FOUND = warning(
@@ -43,16 +43,16 @@ def difference() -> Difference:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_finding_is_wrapped_between_words(width: int) -> None:
-    lines = finding_line(PLACE, FOUND, width=width).splitlines()
+    lines = format_finding_line(PLACE, FOUND, width=width).splitlines()
     assert len(lines) > 1
     assert all(len(line) <= width for line in lines)
     assert lines[0].startswith(f"{PLACE}: ")
     assert all(line.startswith("    ") for line in lines[1:])
-    assert " ".join(map(str.strip, lines)) == finding_line(PLACE, FOUND)
+    assert " ".join(map(str.strip, lines)) == format_finding_line(PLACE, FOUND)
 
 
 def test_what_is_wider_than_the_terminal_stays_whole() -> None:
-    lines = finding_line("x" * 90, FOUND, width=80).splitlines()
+    lines = format_finding_line("x" * 90, FOUND, width=80).splitlines()
     assert lines[0] == "x" * 90 + ":"
     path = "roles[0].template.spec.containers[0].args:"
     assert any(path in line for line in lines)
@@ -115,7 +115,7 @@ def test_long_work_is_named_on_a_terminal_alone(
 ) -> None:
     held = stream()
     monkeypatch.setattr(sys, "stderr", held)
-    monkeypatch.setattr(output, "_FIRST_NOTICE", 0.01)
+    monkeypatch.setattr(printing, "_FIRST_NOTICE", 0.01)
     with working("pools.yaml: placing"):
         end = time.monotonic() + 5
         while said and not held.getvalue() and time.monotonic() < end:

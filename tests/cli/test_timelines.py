@@ -9,7 +9,7 @@ from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline, timelines
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 Manifest = dict[str, Any]
 

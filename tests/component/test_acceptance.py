@@ -10,8 +10,8 @@ from routed import ROUTE
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.component.progress import progress_line
-from fusioninfer_pulumi.component.status import awaited_manifests, not_accepted
+from fusioninfer_pulumi.component.progress import format_progress
+from fusioninfer_pulumi.component.status import find_unaccepted, list_awaited_manifests
 
 ACCEPTED = {"type": "Accepted", "status": "True"}
 RESOLVED = {"type": "ResolvedRefs", "status": "True"}
@@ -38,7 +38,7 @@ def live(**more: Any) -> dict[str, Any]:
 
 def missing(objects: Any, **fields: Any) -> str | None:
     plan = plan_of(awaited(**fields))
-    return not_accepted(plan, awaited_manifests(plan, render(plan)), objects)
+    return find_unaccepted(plan, list_awaited_manifests(plan, render(plan)), objects)
 
 
 OLD = {**ACCEPTED, "observedGeneration": 1}
@@ -96,12 +96,12 @@ def test_every_parent_of_a_route_has_to_accept_it() -> None:
 )
 def test_levels(level: str, kinds: set[str]) -> None:
     plan = plan_of(awaited(level))
-    assert {each["kind"] for each in awaited_manifests(plan, render(plan))} == kinds
+    assert {each["kind"] for each in list_awaited_manifests(plan, render(plan))} == kinds
 
 
 def test_without_a_route_no_gateway_is_awaited() -> None:
     plan = plan_of(awaited(httproute=None, gateway=None))
-    assert awaited_manifests(plan, render(plan)) == []
+    assert list_awaited_manifests(plan, render(plan)) == []
 
 
 PLACED = {"type": "PodGroupInitiallyScheduled"}
@@ -122,8 +122,8 @@ PLACED = {"type": "PodGroupInitiallyScheduled"}
 )
 def test_a_gang_is_scheduled_when_it_is_placed(group: Any, expected: str | None) -> None:
     plan = plan_of(service(role(multinode=nodes(2)), wait={"level": "Scheduled"}))
-    manifests = awaited_manifests(plan, render(plan))
-    assert not_accepted(plan, manifests, {"svc": group}) == expected
+    manifests = list_awaited_manifests(plan, render(plan))
+    assert find_unaccepted(plan, manifests, {"svc": group}) == expected
 
 
 def test_the_progress_line() -> None:
@@ -132,6 +132,6 @@ def test_the_progress_line() -> None:
         "status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
     }
     found = {"svc-inference-0": ready}
-    line = progress_line(plan, found, "svc-inference-1", "ImagePullBackOff", 185)
+    line = format_progress(plan, found, "svc-inference-1", "ImagePullBackOff", 185)
     assert line == "inference 1/2 available; inference-1: ImagePullBackOff, 3 m"
-    assert progress_line(plan, found, "svc-inference-1", "", 5) == "inference 1/2 available"
+    assert format_progress(plan, found, "svc-inference-1", "", 5) == "inference 1/2 available"

@@ -15,9 +15,12 @@ from fusioninfer_pulumi.component.diagnosis import (
     explain_gang,
     explain_lws,
     explain_queue,
-    lws_shows_reason,
+    has_lws_reason,
 )
-from fusioninfer_pulumi.component.pod_problems import missing_accelerators, pod_problem
+from fusioninfer_pulumi.component.pod_problems import (
+    describe_missing_accelerators,
+    describe_pod_problem,
+)
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
@@ -30,7 +33,7 @@ def test_recorded_objects(name: str) -> None:
     seen = Snapshot(**case["seen"])
     assert explain_lws([SET], seen) == case["said"]["set"]
     assert explain_gang(seen) == case["said"]["gang"]
-    assert lws_shows_reason(SET, seen) == case["told"]
+    assert has_lws_reason(SET, seen) == case["told"]
 
 
 def test_every_case_was_recorded() -> None:
@@ -71,7 +74,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
     ],
 )  # fmt: skip
 def test_a_pod(found: Any, said: str | None) -> None:
-    assert pod_problem(found, []) == said
+    assert describe_pod_problem(found, []) == said
 
 
 def event(message: str, *, kind: str = "Pod", name: str = "svc-inference-0-0", at: str = "") -> Any:
@@ -84,7 +87,7 @@ def test_the_last_two_events_of_a_pod_are_told_once() -> None:
     told = {"old": "1", "new": "3", "mid": "2"}
     events = [event(text, at=at) for text, at in told.items()]
     events += [event("new", at="2"), event("other", name="b")]
-    assert pod_problem(pod(phase="Pending"), events) == "Why: new; Why: mid"
+    assert describe_pod_problem(pod(phase="Pending"), events) == "Why: new; Why: mid"
 
 
 def test_pods_with_the_same_reason_are_told_together() -> None:
@@ -113,7 +116,7 @@ def test_a_group_that_is_made_anew_does_not_say_why() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
-        assert lws_shows_reason(SET, Snapshot(events=[event])) is enough
+        assert has_lws_reason(SET, Snapshot(events=[event])) is enough
 
 
 def test_the_schedulers_last_word() -> None:
@@ -211,4 +214,4 @@ GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
     ],
 )  # fmt: skip
 def test_accelerators_that_are_missing(waiting: Any, nodes: Any, bound: Any, said: str) -> None:
-    assert missing_accelerators(waiting, nodes, bound) == said
+    assert describe_missing_accelerators(waiting, nodes, bound) == said

@@ -19,7 +19,7 @@ from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import diagnosis
 from fusioninfer_pulumi.component import pod_problems as pods
-from fusioninfer_pulumi.component.diagnosis import Snapshot, failed_lws
+from fusioninfer_pulumi.component.diagnosis import Snapshot, find_failed_lws
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -62,7 +62,7 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
     ],
 )  # fmt: skip
 def test_a_pod_that_fails(found: Any, why: str | None) -> None:
-    assert pods.pod_failure(found) == why
+    assert pods.describe_pod_failure(found) == why
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
@@ -71,7 +71,7 @@ def test_recorded_pods(path: Path) -> None:
     seen = Snapshot(**case["seen"])
     # That of the set: the pods have the template that it has.
     revision = next((each["metadata"]["labels"][REVISION] for each in seen.pods), None)
-    fails = failed_lws({SET: revision}, seen)
+    fails = find_failed_lws({SET: revision}, seen)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
 
@@ -84,8 +84,8 @@ def test_pods_of_before_that_go_do_not_count(revision: str, *, going: bool, coun
     found["metadata"]["labels"][REVISION] = revision
     if going:
         found["metadata"]["deletionTimestamp"] = "now"
-    assert bool(failed_lws({SET: "new"}, Snapshot([found]))) is counts
-    assert bool(failed_lws({SET: None}, Snapshot([found]))) is not going
+    assert bool(find_failed_lws({SET: "new"}, Snapshot([found]))) is counts
+    assert bool(find_failed_lws({SET: None}, Snapshot([found]))) is not going
 
 
 @pytest.fixture

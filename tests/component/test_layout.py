@@ -12,7 +12,7 @@ from samples import nodes, plan_of, prefill_decode, role, service
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.component.children import lws_options
 from fusioninfer_pulumi.component.status import service_status
-from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.update_order import update_order
 
 PER_ROLE = {"layout": "PerRole"}
 

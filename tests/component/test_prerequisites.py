@@ -16,9 +16,9 @@ from fusioninfer_pulumi import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component import prerequisites
-from fusioninfer_pulumi.component.prerequisites import TOKEN
-from fusioninfer_pulumi.component.sdk import collect_services
+from fusioninfer_pulumi.component import serving_prerequisites
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.component.serving_prerequisites import TOKEN
 
 UNCHECKED = "warning: the cluster's prerequisites were not checked: "
 LWS = "leaderworkerset.x-k8s.io"
@@ -38,14 +38,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     cluster = FakeCluster(
         *(stored("apps/v1", "Deployment", "lws", name, spec=spec) for name in ("lws-system", "lws"))
     )
-    monkeypatch.setattr(prerequisites, "KubernetesApi", connect)
+    monkeypatch.setattr(serving_prerequisites, "KubernetesApi", connect)
     return made
 
 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster without LeaderWorkerSet."""
-    monkeypatch.setattr(prerequisites, "KubernetesApi", lambda *_: FakeCluster(without=[LWS]))
+    monkeypatch.setattr(
+        serving_prerequisites, "KubernetesApi", lambda *_: FakeCluster(without=[LWS])
+    )
 
 
 @pytest.fixture
@@ -169,7 +171,7 @@ def test_services_may_be_specs_plans_and_components(
 
 def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = FakeCluster(denied=["/resourcequotas"])
-    monkeypatch.setattr(prerequisites, "KubernetesApi", lambda *_: denied)
+    monkeypatch.setattr(serving_prerequisites, "KubernetesApi", lambda *_: denied)
     assert "warning: not checked: resourcequotas in default: 403 Forbidden" in (
         run(engine, service).logged
     )

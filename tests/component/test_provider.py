@@ -11,8 +11,8 @@ from pulumi.errors import InputPropertiesError
 from samples import container, role, template
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.provider.server import Provider, as_written
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.provider.server import Provider, normalize_inputs
 
 CHECK = "fusioninfer:index:ServingPrerequisites"
 
@@ -80,12 +80,12 @@ def test_a_secret_inside_of_a_template_stays_one(engine: Any) -> None:
 
 def test_whole_floats_are_integers() -> None:
     given = {"a": [1.0, 2.5, True, "1.0", None], "b": {"c": 3.0}}
-    assert repr(as_written(given)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
+    assert repr(normalize_inputs(given)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
 
 
 def test_unknown_values_are_outputs(output: Any) -> None:
     output("the fixture gives an event loop")
-    given = as_written({"image": pulumi.output.Unknown()})
+    given = normalize_inputs({"image": pulumi.output.Unknown()})
     assert isinstance(given["image"], pulumi.Output)
 
 

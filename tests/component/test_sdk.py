@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.struct_pb2 import Value
 from pulumi.runtime import rpc
 
-from fusioninfer_pulumi.component.resources import KubernetesObject
-from fusioninfer_pulumi.component.sdk import SIGNATURE, read_value, stack_resources, value_at
+from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
+from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE, read_value, stack_resources, value_at
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 

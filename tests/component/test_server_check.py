@@ -10,9 +10,9 @@ import pytest
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import cluster, quotas, server
+from fusioninfer_pulumi.checks import cluster_checks, quotas, server_dry_run
 from fusioninfer_pulumi.checks.quotas import QUOTA_TOO_SMALL
-from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
+from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
 from fusioninfer_pulumi.component import server_check
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube import client
@@ -37,14 +37,14 @@ class Asked:
     def connect(self, kubeconfig: str | None, context: str | None) -> None:
         self.calls.append((kubeconfig, context))
 
-    def server_findings(self, _: Any, plans: Any, **more: Any) -> list[tuple[Finding, ...]]:
+    def check_on_api_server(self, _: Any, plans: Any, **more: Any) -> list[tuple[Finding, ...]]:
         self.calls.append((*(plan.service for plan in plans), more["namespace"]))
         time.sleep(self.seconds)
         if self.problem is not None:
             raise self.problem
         return [self.found]
 
-    def quota_findings(self, _: Any, plans: Any) -> list[tuple[Finding, ...]]:
+    def check_quotas(self, _: Any, plans: Any) -> list[tuple[Finding, ...]]:
         assert [plan.namespace for plan in plans] == ["default"]
         return [self.over_quota]
 
@@ -55,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked()
     monkeypatch.setattr(server_check, "has_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", made.connect)
-    monkeypatch.setattr(server, "server_findings", made.server_findings)
-    monkeypatch.setattr(quotas, "quota_findings", made.quota_findings)
-    monkeypatch.setattr(cluster, "gang_backend_findings", lambda *_: [()])
+    monkeypatch.setattr(server_dry_run, "check_on_api_server", made.check_on_api_server)
+    monkeypatch.setattr(quotas, "check_quotas", made.check_quotas)
+    monkeypatch.setattr(cluster_checks, "check_gang_backends", lambda *_: [()])
     return made
 
 
@@ -128,7 +128,7 @@ def test_the_kubeconfig_of_an_explicit_provider_may_not_be_known_yet(
         return known
 
     monkeypatch.setattr("fusioninfer_pulumi.component.cluster_access.provider_state", state)
-    monkeypatch.setattr("fusioninfer_pulumi.component.sdk.provider_state", state)
+    monkeypatch.setattr("fusioninfer_pulumi.component.pulumi_sdk.provider_state", state)
 
     def program() -> None:
         import pulumi_kubernetes  # noqa: PLC0415  # takes seconds

@@ -11,7 +11,7 @@ from component.stacks import Stack
 from routed import ROUTE, routed
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.split import find_unavailable
+from fusioninfer_pulumi.component.route_shares import find_unavailable
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout import state_machine
 

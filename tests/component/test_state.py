@@ -10,7 +10,7 @@ from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.state import observed_of, stack_lws_of
+from fusioninfer_pulumi.component.stack_state import find_stack_lws, read_observed
 
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 
@@ -37,7 +37,7 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
 
     def program() -> None:
         plan = plan_of(service(role(replicas=3)))
-        seen.append(stack_lws_of("svc", plan))
+        seen.append(find_stack_lws("svc", plan))
 
     engine.run(program, preview=preview)
     return seen[0] if seen[0] is None else {int(name[-1]) for name in seen[0]}
@@ -105,7 +105,7 @@ def test_what_the_last_update_has_seen(
 ) -> None:
     engine.state = {} if outputs is None else {component("svc"): {"outputs": outputs}}
     seen: list[Any] = []
-    engine.run(lambda: seen.append(observed_of("svc")))
+    engine.run(lambda: seen.append(read_observed("svc")))
     assert (seen[0].objects, seen[0].served) == (objects, served)
 
 

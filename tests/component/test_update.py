@@ -12,7 +12,7 @@ from component.stacks import Stack
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import update
+from fusioninfer_pulumi.component import update_run
 from fusioninfer_pulumi.component.cluster_access import LiveState
 from fusioninfer_pulumi.kube.client import UnreadableError
 
@@ -167,13 +167,13 @@ def test_replicas_that_are_added_come_first_and_optional_ones_last(stack: Stack)
 def test_optional_replicas_are_created_after_the_required_ones(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register, existing = update.Update._register, {}
+    register, existing = update_run.Update._register, {}
 
-    def noted(self: update.Update, names: Any) -> None:
+    def noted(self: update_run.Update, names: Any) -> None:
         existing.update({name: {*stack.lws} for name in names})
         register(self, names)
 
-    monkeypatch.setattr(update.Update, "_register", noted)
+    monkeypatch.setattr(update_run.Update, "_register", noted)
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}
     wide = {"multinode": nodes(2, launcher="none")}
     run(stack, tagged("a", 4, **wide), schedulingStrategy=minimum)

@@ -10,7 +10,7 @@ from routed import routed
 from samples import nodes, role, service, template
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.resources import latest
+from fusioninfer_pulumi.component.kubernetes_objects import latest
 
 SKIP = {"pulumi.com/skipAwait": "true"}
 

@@ -440,10 +440,10 @@ def _lws_fields(draw: Draw, size: Size) -> Manifest:
 
 
 def _rollout(draw: Draw, setting: Setting) -> Manifest:
-    return {"rollout": role_rollout(draw, setting)} if draw.chance(0.15) else {}
+    return {"rollout": resolve_rollout(draw, setting)} if draw.chance(0.15) else {}
 
 
-def role_rollout(draw: Draw, setting: Setting) -> Manifest:
+def resolve_rollout(draw: Draw, setting: Setting) -> Manifest:
     """How replicas are updated, for a role or for all."""
     rollout = draw.fields(
         0.4,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from drawn_services.draw import Draw
 from drawn_services.pods import AWKWARD, Manifest
-from drawn_services.roles import Setting, disruption_budget, role_rollout, serving_role
+from drawn_services.roles import Setting, disruption_budget, resolve_rollout, serving_role
 from drawn_services.routers import chosen_strategy, router
 from drawn_services.slips import with_slip
 
@@ -361,7 +361,7 @@ def _disruption_budget(draw: Draw, roles: list[Manifest]) -> Manifest:
 def _rollout(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
     if not draw.chance(0.3):
         return {}
-    rollout = role_rollout(draw, setting)
+    rollout = resolve_rollout(draw, setting)
     if len(roles) > 1:
         rollout |= draw.fields(0.4, roleOrder=("Sequential", "Together"))
     if setting.groups is not None and not any("rollout" in role for role in roles):

@@ -11,14 +11,14 @@ from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
-from fusioninfer_pulumi.endpoint_pickers.config import (
+from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
     EppRequest,
-    epp_config,
-    epp_config_text,
-    strategy_summary,
+    build_epp_config,
+    describe_strategy,
+    dump_epp_config,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, LLM_D_API, X_K8S_API
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors
 
@@ -48,7 +48,7 @@ LOAD: Plugins = [{"type": name} for name in LOAD_WEIGHTS]
 
 
 def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
-    return epp_config(FAMILIES[family], EppRequest(Strategy(strategy), **request))
+    return build_epp_config(FAMILIES[family], EppRequest(Strategy(strategy), **request))
 
 
 def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_flow_control_holds_requests_only_while_no_pod_can_take_them(family: str
 
 
 def test_text_has_no_anchors() -> None:
-    text = epp_config_text(config("llm-d-0.10", "pd-disaggregation"))
+    text = dump_epp_config(config("llm-d-0.10", "pd-disaggregation"))
     assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
     assert "&id" not in text
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
@@ -248,8 +248,8 @@ requests = st.builds(
 def test_every_generated_config_passes_its_own_check(family: Any, request: EppRequest) -> None:
     if errors(check_strategy(family, request)):
         return
-    found = epp_config(family, request)
-    told = check_config(epp_config_text(found), family)
+    found = build_epp_config(family, request)
+    told = check_config(dump_epp_config(found), family)
     assert {finding.rule for finding in told} <= {"scorers-without-load"}
     for profile in found["schedulingProfiles"]:
         unweighted = [plugin for plugin in profile["plugins"] if "weight" not in plugin]
@@ -421,7 +421,7 @@ def test_what_speaks_against_a_request(
     ],
 )
 def test_in_words(request_: EppRequest, words: str) -> None:
-    assert strategy_summary(request_) == words
+    assert describe_strategy(request_) == words
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fusioninfer_pulumi.checks.pickers import check_args
-from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags
+from fusioninfer_pulumi.endpoint_pickers.picker_config import can_read_metrics
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import EppFlags, build_epp_flags
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 
 PORTABLE = [
@@ -32,17 +32,17 @@ WANTED = EppFlags(pool="s-pool", namespace="ml")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_portable_flags(family: str) -> None:
     own = [KV_METRIC] if family == "gaie-1.2" else []
-    assert epp_flags(FAMILIES[family], WANTED) == PORTABLE + own
+    assert build_epp_flags(FAMILIES[family], WANTED) == PORTABLE + own
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replicas: int) -> None:
     wanted = EppFlags("p", "n", replicas=replicas, cert_path="/certs")
-    names = {flag.removeprefix("--").partition("=")[0] for flag in epp_flags(family, wanted)}
+    names = {flag.removeprefix("--").partition("=")[0] for flag in build_epp_flags(family, wanted)}
     assert names <= family.flags
-    assert not names & set(family.refused_flags)
-    assert not family.flags & set(family.refused_flags)
+    assert not names & set(family.rejected_flags)
+    assert not family.flags & set(family.rejected_flags)
 
 
 def test_choices() -> None:
@@ -68,12 +68,12 @@ def test_choices() -> None:
     for flag in PORTABLE:
         name, _, value = flag.partition("=")
         want.append(f"{name}={changed.get(name, value)}")
-    assert epp_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
+    assert build_epp_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
 
 
 def test_certificate() -> None:
     wanted = EppFlags("p", "n", cert_path="/certs")
-    assert "--cert-path=/certs" in epp_flags(FAMILIES["gaie-1.5"], wanted)
+    assert "--cert-path=/certs" in build_epp_flags(FAMILIES["gaie-1.5"], wanted)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ OF_SGLANG = [
 def test_flags_name_metrics_that_the_release_does_not_read(
     family: str, metrics: LoadMetrics | None, want: list[str]
 ) -> None:
-    flags = epp_flags(FAMILIES[family], replace(WANTED, engine_metrics=metrics))
+    flags = build_epp_flags(FAMILIES[family], replace(WANTED, engine_metrics=metrics))
     assert flags == PORTABLE + want
 
 

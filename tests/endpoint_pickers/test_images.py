@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.endpoint_pickers.families import (
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     FAMILIES,
     Family,
     explain_unknown_image,
-    family_of,
+    find_family,
 )
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
@@ -50,19 +50,19 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
     ],
 )
 def test_family_of(image: str, family: str | None) -> None:
-    found = family_of(image)
+    found = find_family(image)
     assert (found and found.name) == family
 
 
 def test_every_familys_own_image_is_of_the_family() -> None:
     assert list(FAMILIES) == [family.value for family in Family]
     for name, family in FAMILIES.items():
-        assert family_of(family.image) is family
+        assert find_family(family.image) is family
         assert family.name == name
 
 
 def test_defaults() -> None:
-    default, for_pd = family_of(DEFAULT_IMAGE), family_of(DEFAULT_PD_IMAGE)
+    default, for_pd = find_family(DEFAULT_IMAGE), find_family(DEFAULT_PD_IMAGE)
     assert default is FAMILIES["gaie-1.2"]
     assert for_pd is FAMILIES["llm-d-0.10"]
     assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
@@ -94,10 +94,10 @@ def test_unknown_image_is_explained_with_the_closest_one(
     message = explain_unknown_image(image)
     assert message.startswith(f'"{image}" {why}')
     assert f"; use {closest}, or set endpointPicker.family ({', '.join(FAMILIES)})" in message
-    assert family_of(closest) is not None
+    assert find_family(closest) is not None
 
 
 @given(st.text())
 def test_no_reference_ends_in_a_traceback(image: str) -> None:
-    if family_of(image) is None:
+    if find_family(image) is None:
         explain_unknown_image(image)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.engines.argument_checks import (
-    argument_changes,
     check_arguments,
-    known_release,
-    value_problem,
+    compare_arguments,
+    explain_invalid_value,
+    find_known_release,
 )
-from fusioninfer_pulumi.engines.arguments import UNKNOWN_DEFAULT, Option, argument_table
-from fusioninfer_pulumi.engines.command import ENGINES, read_command
-from fusioninfer_pulumi.engines.flags import plain_variables
+from fusioninfer_pulumi.engines.argument_tables import UNKNOWN_DEFAULT, Option, load_argument_table
+from fusioninfer_pulumi.engines.command_flags import read_plain_variables
+from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
 from fusioninfer_pulumi.findings import Finding
 
 VLLM = "vllm/vllm-openai:v"
@@ -26,7 +26,7 @@ LAUNCH = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
 def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
     container = {"image": image, "command": LAUNCH if "sglang" in image else SERVE, **more}
     container["args"] = words.split() if isinstance(words, str) else words
-    return check_arguments(read_command(container), plain_variables(container))
+    return check_arguments(read_command(container), read_plain_variables(container))
 
 
 def told(image: str, words: str | list[str], **more: Any) -> list[str]:
@@ -72,7 +72,7 @@ def told(image: str, words: str | list[str], **more: Any) -> list[str]:
 def test_the_tables_say_what_the_sources_say(
     engine: str, release: str, name: str, expected: dict[str, Any]
 ) -> None:
-    option = argument_table(engine).options(release)[name]
+    option = load_argument_table(engine).options(release)[name]
     assert {key: getattr(option, key) for key in expected} == expected
 
 
@@ -86,7 +86,7 @@ def test_the_tables_say_what_the_sources_say(
 def test_the_tables_hold_whole_releases(
     engine: str, releases: dict[str, int], arguments: str
 ) -> None:
-    table = argument_table(engine)
+    table = load_argument_table(engine)
     for release, count in releases.items():
         options = table.options(release)
         assert len({options[word].name for word in options}) == count
@@ -96,7 +96,7 @@ def test_the_tables_hold_whole_releases(
 
 def test_every_successor_is_an_argument_of_a_later_release() -> None:
     for name, engine in ENGINES.items():
-        table = argument_table(name)
+        table = load_argument_table(name)
         for old, new in engine.successors.items():
             last = table.versions(old)
             assert last, old
@@ -124,13 +124,13 @@ def test_every_successor_is_an_argument_of_a_later_release() -> None:
 )
 def test_only_the_projects_own_tags_say_a_release(image: str, release: str | None) -> None:
     words = LAUNCH if "sglang" in image else SERVE
-    assert known_release(read_command({"image": image, "command": words})) == release
+    assert find_known_release(read_command({"image": image, "command": words})) == release
 
 
 def test_a_script_that_installs_another_release_leaves_it_open() -> None:
     script = "pip install vllm==0.33.0 && exec vllm serve m --kv-offloading-size 4"
     container = {"image": VLLM + "0.11.0", "command": ["sh", "-c", script]}
-    assert known_release(read_command(container)) is None
+    assert find_known_release(read_command(container)) is None
     assert check_arguments(read_command(container), {}) == []
 
 
@@ -269,7 +269,7 @@ def test_variables_from_elsewhere_are_not_read() -> None:
         {"name": "C", "value": "two words"},
         {"name": "D", "value": "d"},
     ]
-    assert plain_variables({"env": env}) == {"D": "d"}
+    assert read_plain_variables({"env": env}) == {"D": "d"}
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_an_element_that_holds_flag_and_value_is_two_words() -> None:
     ],
 )
 def test_values(option: Option, value: str, problem: str | None) -> None:
-    found = value_problem(option, value)
+    found = explain_invalid_value(option, value)
     assert (found is None) == (problem is None)
     assert (found or "").startswith(problem or "")
 
@@ -361,7 +361,7 @@ def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
         read_command({"image": image, "command": SERVE, "args": words.split()})
         for image, words in ((before, old), (after, old if new is None else new))
     )
-    return argument_changes(first, second)
+    return compare_arguments(first, second)
 
 
 def test_a_newer_release_removes_and_renames() -> None:

@@ -10,8 +10,8 @@ from typing import NoReturn
 import pytest
 
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
-from fusioninfer_pulumi.engines.arguments import Option, Options, argument_table
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.argument_tables import Option, Options, load_argument_table
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Severity
 
 RELEASE = "0.5.10"
@@ -81,7 +81,7 @@ def drawn_line(draw: Random, options: Options) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_argparse_refuses_is_an_error_and_nothing_else(seed: int) -> None:
-    draw, options = Random(seed), argument_table("sglang").options(RELEASE)
+    draw, options = Random(seed), load_argument_table("sglang").options(RELEASE)
     parser, wrong = parser_of(options), 0
     for _ in range(40):
         line = drawn_line(draw, options)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.command_editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
-from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
-from fusioninfer_pulumi.engines.launch import launch
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.launchers import launch
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
@@ -67,8 +67,8 @@ def run(
 def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: str) -> None:
     container = {"command": [shell, "-c", script, "name", "--port", "8000"]}
     arguments = run(host, container, SETTINGS)
-    assert flag_value(arguments, "--port") == "8001"
-    assert flag_value(arguments, "--kv-transfer-config") == NIXL
+    assert get_flag_value(arguments, "--port") == "8001"
+    assert get_flag_value(arguments, "--kv-transfer-config") == NIXL
     # What the engine reads, and nothing that stands twice for it but `"$@"`.
     assert arguments.count("--port") <= 1 + ("$@" in script)
 
@@ -80,8 +80,8 @@ def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> N
     leader = launch(read_command(made), Launcher.RAY, 2, leads=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
-    assert flag_value(engine.arguments, "--port") == "8001"
-    assert flag_value(engine.arguments, "--kv-transfer-config") == NIXL
+    assert get_flag_value(engine.arguments, "--port") == "8001"
+    assert get_flag_value(engine.arguments, "--kv-transfer-config") == NIXL
 
 
 @examples(0.5)

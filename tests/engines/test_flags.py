@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
+from fusioninfer_pulumi.engines.command_flags import (
+    get_flag_value,
+    has_flag,
+    integer,
+    split_joined_flags,
+)
 
 TENSOR = ("--tensor-parallel-size", "-tp")
 
@@ -32,7 +37,7 @@ TENSOR = ("--tensor-parallel-size", "-tp")
     ],
 )
 def test_value(arguments: list[str], value: str | None) -> None:
-    assert flag_value(arguments, *TENSOR) == value
+    assert get_flag_value(arguments, *TENSOR) == value
 
 
 def test_flag_without_value() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import ContainerCommand
-from fusioninfer_pulumi.engines.launch import LaunchError, default_launcher, launch
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.launchers import LaunchError, choose_launcher, launch
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -35,13 +35,13 @@ def shell(script: str) -> dict[str, Any]:
 
 def test_default_launcher() -> None:
     engines = ({"image": STOCK}, {"image": "x"}, {"image": "lmsysorg/sglang:v0.5.3"})
-    assert [default_launcher(read_command(engine).engine, 2) for engine in engines] == [
+    assert [choose_launcher(read_command(engine).engine, 2) for engine in engines] == [
         "ray",
         "ray",
         "multiprocessing",
     ]
     vllm = read_command({"image": STOCK}).engine
-    assert [default_launcher(vllm, 2, data) for data in (4, 3)] == ["data-parallel", "ray"]
+    assert [choose_launcher(vllm, 2, data) for data in (4, 3)] == ["data-parallel", "ray"]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
-from fusioninfer_pulumi.engines.launch import launch
+from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.launchers import launch
 
 STOCK = "vllm/vllm-openai:v0.11.0"
 NEWER = "vllm/vllm-openai:v0.12.0"
@@ -258,9 +258,9 @@ DATA_PARALLEL: list[dict[str, Any]] = [
 def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, Any]) -> None:
     arguments = ranks(host, container, leads=True)
     assert arguments[:2] == ["serve", "m"]
-    assert flag_value(arguments, "--data-parallel-size") == "16"
-    assert flag_value(arguments, "--data-parallel-size-local") == "4"
-    assert flag_value(arguments, "--data-parallel-address") == "10.0.0.7"
+    assert get_flag_value(arguments, "--data-parallel-size") == "16"
+    assert get_flag_value(arguments, "--data-parallel-size-local") == "4"
+    assert get_flag_value(arguments, "--data-parallel-address") == "10.0.0.7"
     # With a first rank, were it 0, vLLM balances on every node by itself.
     assert "--headless" not in arguments
     assert "--data-parallel-start-rank" not in arguments
@@ -271,9 +271,9 @@ def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -
     arguments = ranks(host, container, leads=False)
     assert arguments[:2] == ["serve", "m"]
     assert "--headless" in arguments
-    assert flag_value(arguments, "--data-parallel-size-local") == "4"
-    assert flag_value(arguments, "--data-parallel-address") == "leader.svc"
-    assert flag_value(arguments, "--data-parallel-start-rank") == "12"
+    assert get_flag_value(arguments, "--data-parallel-size-local") == "4"
+    assert get_flag_value(arguments, "--data-parallel-address") == "leader.svc"
+    assert get_flag_value(arguments, "--data-parallel-start-rank") == "12"
 
 
 @examples(0.5)

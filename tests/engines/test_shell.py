@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines._argv import read_argv
-from fusioninfer_pulumi.engines._shell import Script, ShellError, read_script, tokens
+from fusioninfer_pulumi.engines._container_words import read_argv
+from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokens
 
 
 def read(*words: str) -> Script:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.dry_run import Answer, Trial, dry_runs
+from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
 
 Reply = tuple[int, dict[str, Any]]
 KINDS = {
@@ -109,11 +109,11 @@ def pod(name: str = "a", api_version: str = "v1", kind: str = "Pod") -> dict[str
 
 def tried(
     server: Server,
-    *trials: Trial,
-    next_try: Callable[[Any, Answer], Any] = lambda *_: None,
+    *trials: DryRunRequest,
+    next_request: Callable[[Any, Answer], Any] = lambda *_: None,
     seconds: float = 20.0,
 ) -> list[list[Answer] | None]:
-    return dry_runs(server.api, trials, next_try, seconds)
+    return send_dry_runs(server.api, trials, next_request, seconds)
 
 
 def test_an_object_is_applied_by_its_manager(server: Server) -> None:
@@ -124,7 +124,7 @@ def test_an_object_is_applied_by_its_manager(server: Server) -> None:
         {"manager": "scaler", "operation": "Apply", "subresource": "scale", "time": "2026-04-01"},
     ]
     server.replies = lambda *_: (200, {"metadata": {"managedFields": entries}})
-    assert tried(server, Trial(pod(), created=False)) == [[Answer(200)]]
+    assert tried(server, DryRunRequest(pod(), created=False)) == [[Answer(200)]]
     (read, path, _, _), (method, also, query, body) = server.received
     assert (read, method) == ("GET", "PATCH")
     assert path == also == "/api/v1/namespaces/ns/pods/a"
@@ -143,19 +143,19 @@ def test_what_is_sent_is_yaml(server: Server) -> None:
     """The API server reads what is applied as YAML, where surrogates are no pair."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
     annotated = {**pod(), "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}}}
-    tried(server, Trial(annotated, created=False))
+    tried(server, DryRunRequest(annotated, created=False))
     assert yaml.safe_load(server.bodies[-1].decode()) == annotated
     assert json.loads(server.bodies[-1]) == annotated
 
 
 def test_a_new_object_is_applied_by_ours(server: Server) -> None:
     server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
-    assert tried(server, Trial(pod(), created=False)) == [[Answer(201)]]
+    assert tried(server, DryRunRequest(pod(), created=False)) == [[Answer(201)]]
     assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
 
 
 def test_an_object_is_created(server: Server) -> None:
-    assert tried(server, Trial(pod(), created=True)) == [[Answer(201)]]
+    assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(201)]]
     ((method, path, query, _),) = server.received
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
@@ -163,14 +163,14 @@ def test_an_object_is_created(server: Server) -> None:
 
 def test_a_name_that_is_taken_is_no_refusal(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
-    ((answer,),) = filter(None, tried(server, Trial(pod(), created=True)))
+    ((answer,),) = filter(None, tried(server, DryRunRequest(pod(), created=True)))
     assert answer.accepted
     assert not Answer(409, "object is being deleted").accepted
 
 
 def test_objects_without_a_namespace(server: Server) -> None:
     role = pod("r", "rbac.authorization.k8s.io/v1", "ClusterRole")
-    tried(server, Trial(role, created=False))
+    tried(server, DryRunRequest(role, created=False))
     assert server.received[0][1] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
 
 
@@ -178,7 +178,7 @@ def test_objects_without_a_namespace(server: Server) -> None:
     ("api_version", "kind"), [("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Job")]
 )
 def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str) -> None:
-    assert tried(server, Trial(pod("a", api_version, kind), created=False)) == [[Answer(0)]]
+    assert tried(server, DryRunRequest(pod("a", api_version, kind), created=False)) == [[Answer(0)]]
     assert server.received == []
 
 
@@ -189,7 +189,7 @@ def test_causes_of_a_refusal(server: Server) -> None:
     }
     server.replies = lambda *_: (422, status)
     wanted = Answer(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
-    assert tried(server, Trial(pod(), created=True)) == [[wanted]]
+    assert tried(server, DryRunRequest(pod(), created=True)) == [[wanted]]
 
 
 def test_an_answer_may_lead_to_another_try(server: Server) -> None:
@@ -199,7 +199,7 @@ def test_an_answer_may_lead_to_another_try(server: Server) -> None:
     def elsewhere(manifest: Any, answer: Answer) -> Any:
         return None if answer.accepted else {**manifest, "metadata": {"namespace": "b"}}
 
-    answers = tried(server, Trial(pod(), created=True), next_try=elsewhere)
+    answers = tried(server, DryRunRequest(pod(), created=True), next_request=elsewhere)
     assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
 
 
@@ -215,8 +215,8 @@ def test_what_takes_too_long_has_no_answer(server: Server) -> None:
     # The client takes long to import.
     assert server.api
     begun = time.monotonic()
-    slow = Trial(pod("slow"), created=False)
-    answers = tried(server, Trial(pod(), created=True), slow, seconds=2)
+    slow = DryRunRequest(pod("slow"), created=False)
+    answers = tried(server, DryRunRequest(pod(), created=True), slow, seconds=2)
     took = time.monotonic() - begun
     is_over.set()
     assert answers == [[Answer(201)], None]
@@ -231,22 +231,22 @@ def test_several_are_sent_at_a_time(server: Server) -> None:
         return 201, {}
 
     server.replies = reply
-    answers = tried(server, *(Trial(pod(str(n)), created=True) for n in range(8)))
+    answers = tried(server, *(DryRunRequest(pod(str(n)), created=True) for n in range(8)))
     assert answers == [[Answer(201)]] * 8
 
 
 def test_a_cluster_that_does_not_answer(server: Server) -> None:
     api = KubernetesApi(kubeconfig(1), None)
     with pytest.raises(UnreadableError, match="does not answer"):
-        dry_runs(api, [Trial(pod(), created=True)], lambda *_: None, 20.0)
+        send_dry_runs(api, [DryRunRequest(pod(), created=True)], lambda *_: None, 20.0)
 
 
 def test_credentials_that_are_not_accepted(server: Server) -> None:
     server.replies = lambda *_: (401, {"message": "Unauthorized"})
     with pytest.raises(UnreadableError, match="credentials"):
-        tried(server, Trial(pod(), created=True))
+        tried(server, DryRunRequest(pod(), created=True))
 
 
 def test_an_answer_that_is_no_status(server: Server) -> None:
     server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
-    assert tried(server, Trial(pod(), created=True)) == [[Answer(502, "HTTP status 502")]]
+    assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(502, "HTTP status 502")]]

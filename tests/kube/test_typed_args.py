@@ -10,7 +10,7 @@ import pulumi_kubernetes.meta.v1._inputs as meta
 import pytest
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, with_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, use_kubernetes_names
 
 
 def properties() -> dict[str, tuple[str, str]]:
@@ -52,7 +52,7 @@ def test_fields_are_renamed_at_every_depth() -> None:
             "volumes": [{"persistent_volume_claim": {"claim_name": "b_c", "read_only": True}}],
         }
     }
-    assert with_kubernetes_names(value) == {
+    assert use_kubernetes_names(value) == {
         "spec": {
             "hostPID": True,
             "initContainers": [
@@ -65,18 +65,18 @@ def test_fields_are_renamed_at_every_depth() -> None:
 
 @pytest.mark.parametrize("field", sorted(MAPS))
 def test_keys_of_the_user_stay(field: str) -> None:
-    assert with_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
+    assert use_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
 
 
 def test_a_map_in_snake_case_keeps_its_keys() -> None:
     value = {"node_selector": {"host_ip": "x"}, "match_labels": {"pod_ip": "y"}}
     expected = {"nodeSelector": {"host_ip": "x"}, "matchLabels": {"pod_ip": "y"}}
-    assert with_kubernetes_names(value) == expected
+    assert use_kubernetes_names(value) == expected
 
 
 def test_camel_case_and_outputs_stay(output: Any) -> None:
     value = {"containerPort": 1, "volumes": output({"host_ip": "x"})}
-    assert with_kubernetes_names(value) == value
+    assert use_kubernetes_names(value) == value
 
 
 def test_a_field_in_both_spellings_is_refused() -> None:

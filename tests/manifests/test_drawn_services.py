@@ -19,7 +19,7 @@ from drawn_services import draw_service
 from drawn_services.coverage import schema_features, used_features
 from drawn_services.outcome import rendered
 
-from fusioninfer_pulumi.schemas.kind import kind_schema
+from fusioninfer_pulumi.schemas.kind_schema import kind_schema
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"

@@ -14,7 +14,7 @@ import pytest
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render, workloads
+from fusioninfer_pulumi.plan.service_objects import render, workloads
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("*.yaml"))

@@ -10,7 +10,7 @@ import pytest
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 INPUTS = Path(__file__).parents[1] / "fixtures" / "inputs"
 STORY_4 = "fusioninfer-story-4-disaggregated-multinode"

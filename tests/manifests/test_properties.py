@@ -15,10 +15,10 @@ from samples import of_kind
 from strategies import is_gang, services, shuffled
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.kube.names import leader_worker_set_limit
+from fusioninfer_pulumi.kube.object_names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.loading.yaml import documents
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.loading.yaml_text import documents
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_form
 

@@ -9,15 +9,15 @@ from samples import container, nodes, plan_of, prefill_decode, role, service, te
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 
 def built(manifest: dict[str, Any]) -> tuple[int, float]:
     start = time.process_time()
     (plan,) = plan_services(load(manifest))
     objects = render(plan)
-    capacity_for_gpus(plan, [0, 100, 10**6])
+    compute_capacity_for_gpus(plan, [0, 100, 10**6])
     return len(objects), time.process_time() - start
 
 

@@ -9,11 +9,11 @@ from cli.printed import plan_text
 from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
-from fusioninfer_pulumi.checks.prerequisites import product_needs
+from fusioninfer_pulumi.checks.prerequisite_checks import find_product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
-from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.rollout.update_order import update_order
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
@@ -142,7 +142,7 @@ def test_what_cannot_be_scaled_is_refused(manifest: Manifest, problem: str) -> N
 def test_what_the_cluster_has_to_serve_is_said() -> None:
     assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
     (args,) = load(scaled(keda()))
-    assert ("keda.sh/v1alpha1", "ScaledObject") in product_needs([plan_service(args)])
+    assert ("keda.sh/v1alpha1", "ScaledObject") in find_product_needs([plan_service(args)])
 
 
 def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: float) -> Manifest:

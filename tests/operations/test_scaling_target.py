@@ -9,7 +9,7 @@ import yaml
 from routed import only
 from samples import plan_of, problems, rendered, role, service, warnings
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
 Manifest = dict[str, Any]
 PROMETHEUS = "http://p:9090"

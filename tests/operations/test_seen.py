@@ -17,7 +17,7 @@ from samples import container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.kube.outputs import UnknownOutput
+from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[2]

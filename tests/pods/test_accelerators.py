@@ -8,7 +8,7 @@ import pytest
 from samples import Manifest, container, nodes, role, rules, service, template
 
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.resources import meant_accelerator
+from fusioninfer_pulumi.kube.resource_requests import suggest_accelerator
 
 SERVING = "roles[0].template.spec.containers[0]"
 MISSING = "accelerators-not-requested"
@@ -134,7 +134,7 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
     ],
 )  # fmt: skip
 def test_a_slip_in_a_name_is_told_with_the_name_that_was_meant(written: str, meant: str) -> None:
-    assert meant_accelerator(written) == meant
+    assert suggest_accelerator(written) == meant
     (finding,) = found(engine({written: 1}), rule=SLIP)
     assert finding[1].startswith(f"{SERVING}.resources.limits")
     # One finding for one slip.
@@ -158,7 +158,7 @@ def test_a_slip_in_a_name_is_told_with_the_name_that_was_meant(written: str, mea
     ],
 )  # fmt: skip
 def test_other_names_are_nobodys_slips(name: str) -> None:
-    assert meant_accelerator(name) is None
+    assert suggest_accelerator(name) is None
 
 
 def test_every_container_of_every_template_is_read() -> None:

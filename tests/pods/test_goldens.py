@@ -11,7 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import workloads
+from fusioninfer_pulumi.plan.service_objects import workloads
 
 HERE = Path(__file__).parent
 

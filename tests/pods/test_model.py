@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pods.models import main, pod, serving
 
-from fusioninfer_pulumi.api.model import ModelSource, read_source
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.flags import flag_value
+from fusioninfer_pulumi.api.model import ModelSource, parse_model_uri
+from fusioninfer_pulumi.engines.command_flags import get_flag_value
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from tests.samples import (
     nodes,
     pod_templates,
@@ -44,7 +44,7 @@ SOURCES: list[tuple[str, ModelSource | None]] = [
 
 @pytest.mark.parametrize(("uri", "source"), SOURCES)
 def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
-    assert read_source(uri) == source
+    assert parse_model_uri(uri) == source
     refused = [
         (
             "model.uri: must be hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or "
@@ -132,6 +132,6 @@ def test_what_is_set_is_read_back(uri: str, name: str | None, form: str, pods: i
         path = "Qwen/Qwen3-8B" if uri.startswith(HF) else "/mnt/models"
         assert command.model == path
         if uri == f"{HF}@v1":
-            assert flag_value(command.arguments, "--revision") == "v1"
+            assert get_flag_value(command.arguments, "--revision") == "v1"
         wanted = name or ("Qwen/Qwen3-8B" if HF in uri else "svc")
         assert command.served_names == (wanted,)

@@ -7,7 +7,7 @@ from typing import Any
 from pd import pair
 from samples import nodes, rendered
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
 GATEWAY = {"namespaceSelector": {"matchLabels": {"name": "gateways"}}}
 PICKER = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag
+from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from tests.samples import (
     container,
     nodes,
@@ -48,10 +48,10 @@ def test_copies_span_the_pods_of_a_replica() -> None:
     assert plan.gang.min_member == 4
     leader, worker = arguments(manifest)
     for made in (leader, worker):
-        assert flag_value(made, "--data-parallel-rpc-port") == "5555"
-        assert flag_value(made, "--data-parallel-size") == "8"
-        assert flag_value(made, "--data-parallel-size-local") == "2"
-    assert flag_value(leader, "--data-parallel-address") == "$(POD_IP)"
+        assert get_flag_value(made, "--data-parallel-rpc-port") == "5555"
+        assert get_flag_value(made, "--data-parallel-size") == "8"
+        assert get_flag_value(made, "--data-parallel-size-local") == "2"
+    assert get_flag_value(leader, "--data-parallel-address") == "$(POD_IP)"
     assert not has_flag(leader, "--headless")
     assert has_flag(worker, "--headless")
     env = pod_templates(manifest)[0]["spec"]["containers"][0]["env"]
@@ -61,11 +61,11 @@ def test_copies_span_the_pods_of_a_replica() -> None:
 def test_a_stated_launcher_wins() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, _ = arguments(split(given, multinode=nodes(2, launcher="multiprocessing")))
-    assert flag_value(leader, "--nnodes") == "2"
+    assert get_flag_value(leader, "--nnodes") == "2"
     # vLLM works the share of a node out by itself here.
     assert not has_flag(leader, "--data-parallel-size-local", "--data-parallel-address")
     leader, _ = arguments(split(given, multinode=nodes(2, launcher="ray")))
-    assert flag_value(leader, "--data-parallel-backend") == "ray"
+    assert get_flag_value(leader, "--data-parallel-backend") == "ray"
 
 
 def test_a_launcher_is_chosen_without_counting_the_nodes_again() -> None:
@@ -108,7 +108,7 @@ def test_whoever_writes_two_commands_launches_by_hand() -> None:
     assert first[:3] == ("--model", "m", "--enforce-eager")
     assert second[:3] == ("--model", "m", "--headless")
     for made in (first, second):
-        assert flag_value(made, "--data-parallel-size-local") == "2"
+        assert get_flag_value(made, "--data-parallel-size-local") == "2"
         assert not has_flag(made, "--data-parallel-start-rank")
 
 

@@ -21,13 +21,13 @@ from samples import (
     template,
 )
 
-from fusioninfer_pulumi.api.topology import service_shape
+from fusioninfer_pulumi.api.service_shape import service_shape
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build import PASSES, contexts
+from fusioninfer_pulumi.pods.build_pods import PASSES, contexts
 from fusioninfer_pulumi.pods.pod import Context
 
 DRAWN = range(150)
@@ -68,8 +68,8 @@ def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
 
 def test_what_the_user_listed_keeps_its_index() -> None:
     for _, plan in drawn():
-        for role_plan in plan.roles:
-            for pod in role_plan.pods.written:
+        for plan_role in plan.roles:
+            for pod in plan_role.pods.written:
                 for key in NAMED:
                     own = [each["name"] for each in pod.written["spec"].get(key) or ()]
                     finished = [each["name"] for each in pod.spec.get(key) or ()]

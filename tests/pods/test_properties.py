@@ -14,7 +14,7 @@ from strategies import services
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import workloads
+from fusioninfer_pulumi.plan.service_objects import workloads
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]

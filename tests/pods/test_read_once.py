@@ -9,8 +9,8 @@ import pytest
 from routed import pair
 from samples import container, nodes, plan_of, role, service, template
 
-from fusioninfer_pulumi.endpoint_pickers import intent
-from fusioninfer_pulumi.engines import command
+from fusioninfer_pulumi.endpoint_pickers import picker_intent
+from fusioninfer_pulumi.engines import engine_commands
 
 SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 
@@ -19,13 +19,13 @@ SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The arguments of each container whose command line is read."""
     found: list[Any] = []
-    real = command._read
+    real = engine_commands._read
 
     def counted(held: Mapping[str, Any]) -> Any:
         found.append(held.get("args"))
         return real(held)
 
-    monkeypatch.setattr(command, "_read", counted)
+    monkeypatch.setattr(engine_commands, "_read", counted)
     return found
 
 
@@ -41,12 +41,12 @@ def test_what_the_user_wrote_for_several_nodes_is_read_once(read: list[Any]) -> 
 
 def test_the_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    real = intent.EppIntent.__init__
+    real = picker_intent.EppIntent.__init__
 
     def counted(self: Any, *args: Any, **more: Any) -> None:
         made.append(self)
         real(self, *args, **more)
 
-    monkeypatch.setattr(intent.EppIntent, "__init__", counted)
+    monkeypatch.setattr(picker_intent.EppIntent, "__init__", counted)
     plan_of(pair())
     assert len(made) == 1

@@ -19,7 +19,7 @@ from samples import (
     warnings,
 )
 
-from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests
+from fusioninfer_pulumi.kube.resource_requests import accelerators, is_accelerator, pod_requests
 
 SERVING = "roles[0].template.spec.containers[0]"
 

@@ -8,7 +8,7 @@ import pytest
 from pd import its_sidecar, leader, pair, transfer
 from samples import problems, rendered, said
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.findings import Severity
 
 OFF = transfer(sidecar={"ssrfProtection": False})

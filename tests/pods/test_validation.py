@@ -8,24 +8,24 @@ import pytest
 from refused_pods import REFUSED, REFUSED_BY_SERVER, TAKEN, Fields
 from samples import container, problems, role, service, template
 
-from fusioninfer_pulumi.checks.pods.template import Owner, template_findings
-from fusioninfer_pulumi.findings import path_text
+from fusioninfer_pulumi.checks.pods.template import Owner, check_template
+from fusioninfer_pulumi.findings import format_path
 
 
 @pytest.mark.parametrize(("rule", "given", "at"), REFUSED)
 def test_each_rule_refuses_at_the_field(rule: str, given: Fields, at: str) -> None:
-    found = [(finding.rule, path_text(finding.location)) for finding in template_findings(given)]
+    found = [(finding.rule, format_path(finding.location)) for finding in check_template(given)]
     assert found == [(rule, at)]
 
 
 @pytest.mark.parametrize("given", TAKEN)
 def test_what_is_unusual_and_right_is_taken(given: Fields) -> None:
-    assert list(template_findings(given)) == []
+    assert list(check_template(given)) == []
 
 
 @pytest.mark.parametrize("given", [given for given, _ in REFUSED_BY_SERVER])
 def test_the_rest_is_left_to_the_server(given: Fields) -> None:
-    assert list(template_findings(given)) == []
+    assert list(check_template(given)) == []
 
 
 class Output:
@@ -50,13 +50,13 @@ PRESENCE = {
 
 @pytest.mark.parametrize("given", [given for _, given, _ in REFUSED])
 def test_what_is_not_known_is_never_refused(given: Fields) -> None:
-    found = {finding.rule for finding in template_findings(outputs(given))}
+    found = {finding.rule for finding in check_template(outputs(given))}
     assert found <= PRESENCE
 
 
 def test_a_job_ends() -> None:
     given: Fields = {"spec": {"restartPolicy": "Never", "containers": []}}
-    told = {owner: [finding.rule for finding in template_findings(given, owner)] for owner in Owner}
+    told = {owner: [finding.rule for finding in check_template(given, owner)] for owner in Owner}
     assert told == {
         Owner.STATEFUL_SET: ["unknown-value"],
         Owner.DEPLOYMENT: ["unknown-value"],

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
-from fusioninfer_pulumi.engines.arguments import argument_table
-from fusioninfer_pulumi.engines.preset import PRESETS
-from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table
+from fusioninfer_pulumi.engines.engine_presets import PRESETS
+from fusioninfer_pulumi.presets.model_catalogue import catalogue, find_catalogue_model
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("dense", "experts", "multimodal", "embedding", "reranking")
@@ -71,11 +71,11 @@ def test_the_sizes_are_those_of_the_capacity_package() -> None:
 
 
 def test_a_quantized_sibling_gets_the_arguments() -> None:
-    model = catalogue_model("Qwen/Qwen3-32B-FP8")
+    model = find_catalogue_model("Qwen/Qwen3-32B-FP8")
     assert model is not None
     assert model.name == "Qwen/Qwen3-32B"
 
 
 def test_the_default_releases_have_tables_of_arguments() -> None:
     for name, preset in PRESETS.items():
-        assert preset.release in argument_table(name).releases
+        assert preset.release in load_argument_table(name).releases

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import fusioninfer_pulumi.capacity
+import fusioninfer_pulumi.capacity_package
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
-from fusioninfer_pulumi.engines._image import read_image
-from fusioninfer_pulumi.engines.preset import PRESETS
+from fusioninfer_pulumi.engines._engine_images import read_image
+from fusioninfer_pulumi.engines.engine_presets import PRESETS
 from fusioninfer_pulumi.loading.validate import written
-from fusioninfer_pulumi.plan.objects import render
-from fusioninfer_pulumi.presets.expand import expand
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.presets.expansion import expand
 from tests.samples import (
     Manifest,
     container,
@@ -326,7 +326,7 @@ def test_what_is_missing_is_named(role: Any, expected: str) -> None:
 
 
 def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusioninfer_pulumi.capacity, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
         "roles[0].gpus: is required: GPUs of each pod; how many the model takes needs the package "
@@ -337,7 +337,7 @@ def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.Monke
 def test_the_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     before = rendered(manifest)
-    monkeypatch.setattr(fusioninfer_pulumi.capacity, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
     assert rendered(manifest) == before
 
 

@@ -12,10 +12,10 @@ from json_schema import fields_schema
 from package_schema import schema_text
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.provider.server import packaged_schema
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.provider.server import read_package_schema
 
-SCHEMA = json.loads(packaged_schema())
+SCHEMA = json.loads(read_package_schema())
 TYPES = SCHEMA["types"]
 SERVICE = SCHEMA["resources"][TOKEN]
 
@@ -36,7 +36,7 @@ def kind(name: str) -> Any:
 
 def test_it_is_current_in_the_package() -> None:
     # `make regenerate` writes it anew.
-    assert packaged_schema() == schema_text()
+    assert read_package_schema() == schema_text()
 
 
 def test_version_is_semantic() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.update_order import update_order
 
 PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)
@@ -33,8 +33,8 @@ def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLw
 
 @given(PLANS, st.data())
 def test_what_is_in_its_gang_is_never_refused(plan: ServicePlan, data: Any) -> None:
-    assert not gang_findings(plan, running(plan, data))
-    assert not gang_findings(plan, running(plan, data, nodes=99))
+    assert not check_gang_joins(plan, running(plan, data))
+    assert not check_gang_joins(plan, running(plan, data, nodes=99))
 
 
 @given(plans(), st.data())
@@ -46,13 +46,13 @@ def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, dat
     if plan.shape.layout is Layout.PER_ROLE:
         rollout = RolloutArgs(strategy=RolloutStrategy.RECREATE, role_order=order)
     plan = replace(plan, roles=tuple(roles), rollout=rollout)
-    assert not gang_findings(plan, running(plan, data, gang=""))
+    assert not check_gang_joins(plan, running(plan, data, gang=""))
 
 
 @given(PLANS, st.data())
 def test_what_is_refused_names_a_field_and_sets_that_run(plan: ServicePlan, data: Any) -> None:
     before = running(plan, data, gang="")
-    found = gang_findings(plan, before)
+    found = check_gang_joins(plan, before)
     steps = {step.name for step in update_order(plan)}
     for each in found:
         assert each.path.endswith(("rollout.strategy", "rollout.partition"))

@@ -12,12 +12,12 @@ from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RoleOrder
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import (
+from fusioninfer_pulumi.rollout.update_order import (
     LwsStep,
     by_group,
+    count_required_ordinals,
     group_rollout,
     next_lws,
-    required_ordinals,
     update_order,
 )
 
@@ -146,7 +146,7 @@ def test_whole_groups_change(plan: ServicePlan) -> None:
     by_name = {step.name: step for step in steps}
     for step in steps:
         assert step.frozen == (int(step.unit) < rollout.partition)
-    if rollout.side_by_side == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
+    if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
             int(by_name[begun[0]].unit)
             for begun in played(steps, every(steps))
@@ -187,5 +187,5 @@ def test_what_is_down_does_not_wait_for_its_stage() -> None:
 def test_required_ordinals_are_the_lowest() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     plan = plan_of(service(role(replicas=3, multinode=nodes(2)), schedulingStrategy=minimum))
-    assert required_ordinals(plan, plan.roles[0]) == 1
+    assert count_required_ordinals(plan, plan.roles[0]) == 1
     assert [step.required for step in update_order(plan)] == [True, False, False]

@@ -16,7 +16,6 @@ from rollouts import grouped_plans, plans
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import (
     Action,
     Answered,
@@ -37,6 +36,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Version,
     step,
 )
+from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
 
 #: Steps in which anything may happen; afterwards the world settles.
 WILD_STEPS = 60
@@ -215,13 +215,15 @@ class Run:
             assert not unanswered, "existing replicas change after required ones are created"
         if not existing and not new.issuperset(names):
             assert self.exists <= {*self.registered}, "new optional replicas come last"
-            in_turn = {name for name in self.held() & self.exists if steps[name].in_turn}
-            assert not in_turn, "new optional replicas come last"
+            blocks_others = {
+                name for name in self.held() & self.exists if steps[name].blocks_others
+            }
+            assert not blocks_others, "new optional replicas come last"
         for name in existing:
             stages = [
                 other.name
                 for other in steps.values()
-                if other.in_turn and other.stage < steps[name].stage
+                if other.blocks_others and other.stage < steps[name].stage
                 and other.scope == steps[name].scope and other.name in self.exists
             ]  # fmt: skip
             # What has its spec already may be registered at any time: nothing restarts.
@@ -243,7 +245,7 @@ class Run:
         limits: dict[str, int] = {}
         for name in self.world.disrupted:
             lws_step = self.world.steps[name]
-            if lws_step.in_turn and lws_step.limit is not None:
+            if lws_step.blocks_others and lws_step.limit is not None:
                 units.setdefault(lws_step.queue, set()).add(lws_step.unit)
                 limits[lws_step.queue] = lws_step.limit
         for queue, down in units.items():

@@ -15,27 +15,27 @@ from samples import minima, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import LONG_PAUSE_SECONDS, UpdateState
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
     LwsSize,
     Timeline,
     _World,
-    hours_text,
+    format_duration,
     timeline,
 )
+from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
 
 MINUTE = 60
 
 
-def replicas_of(plan: ServicePlan) -> dict[str, int]:
+def count_replicas(plan: ServicePlan) -> dict[str, int]:
     return {lws.name: len(lws.replicas) for each in plan.roles for lws in each.lws}
 
 
 def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
     """Every LeaderWorkerSet that may restart does, with 8 accelerators for each replica."""
-    counts = replicas_of(plan)
+    counts = count_replicas(plan)
     return {
         lws.name: LwsChange(
             LwsSize(counts[lws.name], 8),
@@ -159,7 +159,7 @@ def test_what_no_update_awaits_does_not_count_as_serving() -> None:
 def test_a_change_that_restarts_nothing_has_no_turns() -> None:
     plan = three()
     same = LwsSize(1, 8)
-    played = timeline(plan, {name: LwsChange(same, same) for name in replicas_of(plan)})
+    played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
     assert (played.turns, played.after.seconds, played.extra_hours) == ((), 0, 0)
 
 
@@ -181,7 +181,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
     down: dict[tuple[str, int], set[str]] = {}
     for name in names:
         lws = steps[name]
-        if lws.in_turn and lws.limit is not None:
+        if lws.blocks_others and lws.limit is not None:
             down.setdefault((lws.queue, lws.limit), set()).add(lws.unit)
     return down
 
@@ -201,7 +201,9 @@ def test_the_rows_are_those_of_the_order(plan: ServicePlan, random: Random) -> N
     # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
     begun = list(dict.fromkeys(shown))
     for each in plan.roles if plan.groups is None else ():
-        turns = [name for name in begun if steps[name].role == each.name and steps[name].in_turn]
+        turns = [
+            name for name in begun if steps[name].role == each.name and steps[name].blocks_others
+        ]
         restarts = [name for name in turns if changes[name].restarts]
         assert restarts == [name for name in steps if name in restarts]
     seconds = [row.seconds for row in played.rows]
@@ -244,4 +246,4 @@ def test_a_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None
     ("seconds", "text"), [(0, "0s"), (59.2, "1m"), (2700, "45m"), (8130, "2h15m30s")]
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
-    assert hours_text(seconds) == text
+    assert format_duration(seconds) == text

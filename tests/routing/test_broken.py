@@ -17,8 +17,8 @@ from samples import Manifest, assert_told, can_be_written, problems
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
-from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.routing.endpoint import find_endpoint
 
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 3, 1.5, "", "x", "svc-pool", "*.x", [], {}, [None], [3], ["x"], {"x": 3},
@@ -113,7 +113,7 @@ def judged(manifest: Manifest) -> bool:
         assert problems(manifest)
         return False
     assert plan.routing is not None
-    router_endpoint(plan.routing, plan.namespace)
+    find_endpoint(plan.routing, plan.namespace)
     assert objects
     assert all(can_be_written(each) for each in objects)
     return True

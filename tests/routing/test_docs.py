@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, EppTls
+from fusioninfer_pulumi.routing.gateway_implementations import IMPLEMENTATIONS, EppTls
 
 TEXT = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from samples import (
     warnings,
 )
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.findings import Severity
 
 AT = "roles[0].endpointPicker"

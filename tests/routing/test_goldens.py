@@ -21,7 +21,7 @@ from samples import nodes, role
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("router-*.yaml"))

@@ -9,7 +9,7 @@ from routed import LLM_D, ROUTE, V1_2, V1_5, only, routed
 from samples import Manifest, container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.diff._notes import share_notes
+from fusioninfer_pulumi.cli.diff._sentences import describe_traffic_shares
 from fusioninfer_pulumi.loading import load
 
 
@@ -167,7 +167,7 @@ def test_a_difference_says_the_shares(
     before: tuple[int, int], after: tuple[int, int], notes: list[str]
 ) -> None:
     old, new = (only(canary(*weights), "InferenceModelRewrite") for weights in (before, after))
-    assert list(share_notes(old["kind"], old, new)) == notes
+    assert list(describe_traffic_shares(old["kind"], old, new)) == notes
 
 
 def test_a_difference_says_the_shares_of_pools() -> None:
@@ -175,11 +175,11 @@ def test_a_difference_says_the_shares_of_pools() -> None:
         share = [{"service": "next", "weight": weight}]
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
 
-    assert list(share_notes("HTTPRoute", split(5), split(50))) == [
+    assert list(describe_traffic_shares("HTTPRoute", split(5), split(50))) == [
         "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool can serve"
     ]
     alone = only(routed(httproute=ROUTE), "HTTPRoute")
-    assert list(share_notes("HTTPRoute", split(50), alone)) == [
+    assert list(describe_traffic_shares("HTTPRoute", split(50), alone)) == [
         "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool can serve"
     ]
 
@@ -191,6 +191,6 @@ def test_diff_does_not_claim_to_wait_for_user_backends() -> None:
         refs[0]["weight"] = 1
         return only(routed(httproute={**ROUTE, "rules": [{"backendRefs": refs}]}), "HTTPRoute")
 
-    assert list(share_notes("HTTPRoute", route(1), route(3))) == [
+    assert list(describe_traffic_shares("HTTPRoute", route(1), route(3))) == [
         "requests: a 50 % -> 25 %, b 50 % -> 75 %"
     ]

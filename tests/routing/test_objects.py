@@ -9,7 +9,7 @@ import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
 from samples import Manifest, problems, rendered, role
 
-from fusioninfer_pulumi.kube.containers import overlaid
+from fusioninfer_pulumi.kube.containers import overlay
 
 READ = ["get", "list", "watch"]
 
@@ -122,7 +122,7 @@ def test_a_destination_rule_names_the_pickers_service(output: Any) -> None:
 )
 def test_overlays_merge_by_key_and_by_name(generated: Any, given: Any, wanted: Any) -> None:
     before = copy.deepcopy(generated)
-    assert overlaid(generated, given) == wanted
+    assert overlay(generated, given) == wanted
     assert generated == before
 
 

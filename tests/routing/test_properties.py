@@ -17,7 +17,7 @@ from strategies import services
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity",

@@ -13,7 +13,7 @@ from routed import ROUTE, objects, only, routed
 from samples import Manifest, kinds, plan_of, problems, said, warnings
 
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "svc-pool"}
 NO_LIMIT = {"request": "0s"}

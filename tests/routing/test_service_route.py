@@ -23,7 +23,7 @@ from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.component.status import refusal
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.routing.endpoint import find_endpoint
 
 OFF = {"enabled": False}
 
@@ -82,10 +82,10 @@ def test_engines_with_a_certificate_are_not_what_a_gateway_expects() -> None:
 def test_clients_reach_the_route_and_without_one_the_service() -> None:
     plan = plan_of(behind_service())
     assert plan.routing is not None
-    found = router_endpoint(plan.routing, plan.namespace)
+    found = find_endpoint(plan.routing, plan.namespace)
     assert found is not None
-    assert (found.host, plan.open_service) == ("svc.example.com", False)
-    assert plan_of(behind_service(httproute=None)).open_service
+    assert (found.host, plan.has_service_endpoint) == ("svc.example.com", False)
+    assert plan_of(behind_service(httproute=None)).has_service_endpoint
 
 
 def test_a_route_that_is_not_accepted_is_the_services_refusal() -> None:

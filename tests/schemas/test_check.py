@@ -9,8 +9,7 @@ import pytest
 from kubernetes import client
 from samples import container, pod, problems, rendered, role, service, template
 
-from fusioninfer_pulumi.schemas.check import normal, object_findings, part_findings
-from fusioninfer_pulumi.schemas.kind import (
+from fusioninfer_pulumi.schemas.kind_schema import (
     CONTAINER,
     GATEWAY,
     HTTP_ROUTE,
@@ -19,6 +18,7 @@ from fusioninfer_pulumi.schemas.kind import (
     kind_schema,
     part_schema,
 )
+from fusioninfer_pulumi.schemas.schema_check import normalize_part, object_findings, part_findings
 
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
@@ -176,7 +176,7 @@ def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
 
 def test_only_fields_that_are_null_are_left_out() -> None:
     value = {"metadata": {"labels": {"a": None}}, "spec": {"containers": [None], "nodeName": None}}
-    assert normal(value, POD_TEMPLATE) == {
+    assert normalize_part(value, POD_TEMPLATE) == {
         "metadata": {"labels": {"a": None}}, "spec": {"containers": [None]},
     }  # fmt: skip
 

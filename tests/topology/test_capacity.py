@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_pulumi.topology.capacity import (
+from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     GangForm,
     NodePool,

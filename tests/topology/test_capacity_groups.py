@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_pulumi.topology.capacity import (
+from fusioninfer_pulumi.topology.capacity_model import (
     GangForm,
     NodePool,
     RoleDemand,

@@ -68,7 +68,8 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
             ),
             (
                 f"roles[1].subGroupPolicy: Volcano never schedules Volcano never schedules "
-                f"several subgroups with the annotation {SUBGROUPS} , because it requires all "
+                f"Volcano never schedules several subgroups with the annotation {SUBGROUPS} , "
+                f"because it requires all "
                 f"pods of a replica on the same "
                 f"nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
             ),

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 STORY = {
     "prefill": {"replicas": 1, "multinode": nodes(2, launcher="none")},
@@ -131,7 +131,7 @@ def test_the_names_of_a_group_may_not_be_those_of_another_service() -> None:
 
 def test_the_plan_lists_the_gangs_of_the_groups() -> None:
     plan = plan_of(grouped(2))
-    found = plan_json(PlanView(plan, capacity_for_gpus(plan, [0])))
+    found = plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
     assert found["groups"] == 2
     assert found["gang"] is None
     (first, second) = found["gangs"]
@@ -166,8 +166,8 @@ def test_the_status_says_which_group_serves() -> None:
     plan = plan_of(grouped(2))
     live: dict[str, Any] = {
         each.name: READY if each.group == 0 else WAITING
-        for role_plan in plan.roles
-        for each in role_plan.lws
+        for plan_role in plan.roles
+        for each in plan_role.lws
     }
     live["svc-0"] = {"status": {"phase": "Running"}}
     waits = {"type": "Unschedulable", "message": "10 pods wait", "lastTransitionTime": "1"}

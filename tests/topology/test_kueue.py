@@ -21,8 +21,8 @@ from samples import (
     warnings,
 )
 
-from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.capacity_model import GangForm, NodePool, RoleDemand, capacity
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -171,7 +171,7 @@ def test_the_capacity_table_is_each_replica_by_itself() -> None:
         {"multinode": nodes(4, launcher="none"), "template": pod, "replicas": 2},
         **kueue(),
     )
-    rows = capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16, 8])
+    rows = compute_capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16, 8])
     assert [(row.gpus, *row.running.values(), row.status, row.exact) for row in rows] == [
         (80, 1, 2, "Full", True),
         (64, 1, 2, "Partial", False),
@@ -195,7 +195,7 @@ def test_groups_are_not_held_together() -> None:
     single = {"replicas": 1, "template": template({"name": "vllm", "image": "e:1", **eight})}
     plan = plan_of(prefill_decode(single, single, groups=2, **kueue()))
     assert plan.gangs == ()
-    (short, full) = capacity_for_gpus(plan, [16, 32])
+    (short, full) = compute_capacity_for_gpus(plan, [16, 32])
     # Two pods of four: perhaps of two groups, and perhaps both of one role.
     assert (dict(short.running), short.exact) == ({"prefill": 2, "decode": 2}, False)
     assert (dict(full.running), full.exact) == ({"prefill": 2, "decode": 2}, True)

@@ -23,9 +23,9 @@ from samples import (
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.rollout.order import next_lws, update_order
-from fusioninfer_pulumi.topology.role import LwsPlan
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.rollout.update_order import next_lws, update_order
+from fusioninfer_pulumi.topology.role_plan import LwsPlan
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 PER_ROLE = {"layout": "PerRole"}
 LONG = "a" * 40
@@ -84,7 +84,9 @@ def test_the_whole_service_is_still_all_or_nothing_by_default() -> None:
         per_replica = plan_of(wide)
         per_role = plan_of({**wide, "spec": {**wide["spec"], **PER_ROLE}})
         asked = (80, 64, 48, 32, 16)
-        assert capacity_for_gpus(per_role, asked) == capacity_for_gpus(per_replica, asked)
+        assert compute_capacity_for_gpus(per_role, asked) == compute_capacity_for_gpus(
+            per_replica, asked
+        )
     told = said(prefill_decode(**PER_ROLE))
     assert any("the gang is all-or-nothing: nothing starts before all 3 pods" in t for t in told)
 

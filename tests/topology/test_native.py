@@ -21,10 +21,10 @@ from samples import (
     warnings,
 )
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.cli.diff.manifests import gang_of
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.cli.diff.manifests import pod_group_reference
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
@@ -168,7 +168,7 @@ def test_the_capacity_table_is_all_or_nothing(layout: str) -> None:
         layout=layout,
         **native(),
     )
-    rows = capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16])
+    rows = compute_capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16])
     assert [(row.gpus, *row.running.values(), row.status, row.exact) for row in rows] == [
         (80, 1, 2, "Full", True),
         *((gpus, 0, 0, "Blocked", True) for gpus in (64, 48, 32, 16)),
@@ -179,7 +179,7 @@ def test_replicas_of_volcanos_gang_join_another() -> None:
     """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {
-        name: {gang_of(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
+        name: {pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
         for name, manifest in manifests.items()
     }
     plan = plan_of(manifests["Native"])
@@ -195,8 +195,8 @@ def test_replicas_of_volcanos_gang_join_another() -> None:
             for lws in role.lws
         }
 
-    assert gang_findings(plan, running("Native")) == []
-    assert gang_findings(plan, running("Volcano"))
+    assert check_gang_joins(plan, running("Native")) == []
+    assert check_gang_joins(plan, running("Volcano"))
 
 
 def test_a_diff_says_what_a_gang_does_that_grows() -> None:

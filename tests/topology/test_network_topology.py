@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, service, warnings
 
-from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 HARD = {"mode": "hard", "highestTierAllowed": 1}
 
@@ -81,5 +81,5 @@ def test_what_has_no_effect_is_said(topology: Any, found: str) -> None:
 
 def test_the_capacity_table_is_a_bound_then() -> None:
     plan = plan_of(tied({"groupPolicy": HARD}))
-    assert [each.exact for each in capacity_for_gpus(plan, [0])] == [False]
-    assert [each.exact for each in capacity_for_gpus(plan_of(tied(None)), [0])] == [True]
+    assert [each.exact for each in compute_capacity_for_gpus(plan, [0])] == [False]
+    assert [each.exact for each in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]

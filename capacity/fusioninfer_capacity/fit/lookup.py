@@ -12,9 +12,9 @@ from fusioninfer_capacity.fit.architecture import (
 from fusioninfer_pulumi.plugins.capacity import (
     ModelArgs,
     ModelConfigError,
+    closest_name,
     hub_name,
     read_model_config,
-    similar,
 )
 
 
@@ -37,7 +37,7 @@ def model_architecture(model: ModelArgs | None, served: str | None = None) -> Ar
     name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
     known = known_architecture(name)
     if known is None:
-        near = similar(name, models())
+        near = closest_name(name, models())
         closest = f" (closest: {near})" if near else ""
         raise UnknownArchitectureError(
             f"model {name} is not in the table{closest}; set model.config to its config.json"

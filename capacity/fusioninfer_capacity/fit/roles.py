@@ -37,7 +37,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 ACCELERATOR_NOT_KNOWN = Rule("accelerator-not-known")
 
 
-def planned_memory(
+def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, Fit], list[Finding]]:
     """The memory of each role whose accelerator, model and arguments are known, and its findings.

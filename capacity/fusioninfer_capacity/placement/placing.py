@@ -23,7 +23,7 @@ from fusioninfer_capacity.placement.result import (
 from fusioninfer_pulumi.plugins.capacity import (
     DUPLICATE_NAME,
     FIELD_REQUIRED,
-    LIFT,
+    OUTPUT_HINT,
     OUTPUT_NOT_ALLOWED,
     Finding,
     InferenceServiceArgs,
@@ -37,12 +37,12 @@ from fusioninfer_pulumi.plugins.capacity import (
     ServicePlan,
     error,
     errors,
-    examine_mapping,
     expand,
     is_accelerator,
     load_inventory,
     plan_service,
     shown,
+    validate_mapping,
     warning,
 )
 
@@ -220,7 +220,7 @@ def _service_findings(
                 yield error(
                     OUTPUT_NOT_ALLOWED,
                     ("roles", at, field, "spec", *path),
-                    f"is read to choose a pool and {LIFT}",
+                    f"is read to choose a pool and {OUTPUT_HINT}",
                 )
 
 
@@ -307,7 +307,7 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
 def _args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
     if isinstance(service, InferenceServiceArgs):
         return service
-    document = examine_mapping(service, "")
+    document = validate_mapping(service, "")
     if document.args is None:
         raise InvalidServiceError(document.findings)
     return document.args

@@ -325,7 +325,11 @@ def _nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "pools": dict(nearest.pools),
         "missing": [
-            {"pool": shortage.pool, "nodes": shortage.nodes, "accelerators": shortage.accelerators}
+            {
+                "pool": shortage.pool,
+                "nodes": shortage.nodes,
+                "accelerators": shortage.accelerators,
+            }
             for shortage in nearest.missing
         ],
     }

@@ -23,7 +23,7 @@ import pytest
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine_commands import read_command
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(

@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fusioninfer_pulumi.api.topology import VOLCANO
+from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.resources import is_accelerator, is_extended, meant_accelerator
-from fusioninfer_pulumi.pods.launch import WRAPPING
+from fusioninfer_pulumi.kube.resource_requests import (
+    is_accelerator,
+    is_extended,
+    suggest_accelerator,
+)
+from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
@@ -30,7 +34,7 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
-        command = pod.own_command
+        command = pod.user_command
         slips = list(_misspelt(pod))
         # Names that the API server refuses are findings of the template.
         yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
@@ -83,7 +87,7 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
             names: set[str] = set()
             for kind in ("limits", "requests"):
                 for name in (container.get("resources") or {}).get(kind) or ():
-                    meant = meant_accelerator(str(name))
+                    meant = suggest_accelerator(str(name))
                     if meant is None or name in names:
                         continue
                     names.add(name)

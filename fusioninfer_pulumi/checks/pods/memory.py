@@ -8,13 +8,13 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import limit_of
-from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
-from fusioninfer_pulumi.pods.launch import WRAPPING
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.resource_requests import read_limit
+from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
@@ -30,7 +30,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
     shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
-        runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
+        runs = pod.leads or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         if shares and runs and _shares_by_memory(pod):
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)
@@ -96,7 +96,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     written = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
-            _amount(limit_of(container, "memory"))
+            _amount(read_limit(container, "memory"))
             for container in containers
             if any(mount.get("name") == name for mount in container.get("volumeMounts") or ())
         ]
@@ -104,10 +104,12 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        is_written = isinstance(index, int) and index < written
+        library_generates_container = isinstance(index, int) and index < written
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            (*at, "sizeLimit") if is_written else ctx.at("kvTransfer", "sharedMemory"),
+            (*at, "sizeLimit")
+            if library_generates_container
+            else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -129,7 +131,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        asked = (_amount(limit_of(container, DISK)) for container in containers)
+        asked = (_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
@@ -162,8 +164,8 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     resources = pod.own.get("resources") or {}
     limit = (resources.get("limits") or {}).get(DISK)
-    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
-    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
+    asked = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if sum_disk(args) and limit is not None and quantity.parse(limit) < asked:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
@@ -176,7 +178,7 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get("memory")
     asked = (resources.get("requests") or {}).get("memory", limit)
-    amount, container = quantity.write(need), path_text(pod.container_path)
+    amount, container = quantity.write(need), format_path(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
             MEMORY_LIMIT_TOO_SMALL,
@@ -214,8 +216,8 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
             yield error(
                 SHARED_MEMORY_TOO_SMALL,
                 at,
-                f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
-                "raise its sizeLimit, or remove it",
+                f"{takes}, but the volume {volume['name']} of {format_path(pod.path)} holds {limit}"
+                "; raise its sizeLimit, or remove it",
             )
 
 

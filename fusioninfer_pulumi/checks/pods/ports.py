@@ -15,11 +15,11 @@ from fusioninfer_pulumi.engines.engine import (
     PORT_FLAG,
     EngineCommand,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, shown, warning
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.pods.sidecar import own_sidecar
-from fusioninfer_pulumi.presets.layout import model_bytes
+from fusioninfer_pulumi.presets.model_layout import model_bytes
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
@@ -42,7 +42,7 @@ def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _engine_probes(pods)
 
 
-def served_port(command: EngineCommand) -> int | None:
+def find_served_port(command: EngineCommand) -> int | None:
     """Return the port that an engine listens on, None if its command line does not say."""
     if command.engine is None or command.port is not None:
         return command.port
@@ -69,7 +69,7 @@ def _loopback(pods: RolePods) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     leader = pods.leader
     proxied = pods.kv is not None and pods.kv.sidecar is not None
-    proxied = proxied or own_sidecar(leader.written, leader.name, pods.port) is not None
+    proxied = proxied or find_user_sidecar(leader.written, leader.name, pods.port) is not None
     if engine is None or not command.readable or proxied:
         return
     explicit = command.value(HOST_FLAG)
@@ -142,7 +142,7 @@ def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -
             message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
         return
-    command, listens = pods.command, served_port(pods.command)
+    command, listens = pods.command, find_served_port(pods.command)
     if command.engine is None or listens is None or not command.readable:
         return
     beside = {
@@ -168,7 +168,7 @@ def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
         return "launcher ray starts ray alone on workers"
     engine = pods.command.engine
     if ctx.launcher is Launcher.NONE:
-        written = worker.own_command
+        written = worker.user_command
         return (
             "--headless serves nothing" if written.readable and written.has("--headless") else None
         )
@@ -187,7 +187,7 @@ def _engine_probes(pods: RolePods) -> Iterator[Finding]:
         probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
         action = probe.get("httpGet") or {}
         port = action.get("port")
-        if action and named.get(port, port) == served_port(command):
+        if action and named.get(port, port) == find_served_port(command):
             yield from _http((*at, "httpGet"), action, pods)
 
 
@@ -198,7 +198,7 @@ def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Find
     path = action.get("path") or "/"
     known = (engine.health_path, *engine.probe_paths)
     other = command.has("--middleware", *engine.grpc_flags)
-    if isinstance(path, str) and engine.keyed_paths.match(path) and _lacks_key(action, pods):
+    if isinstance(path, str) and engine.paths_with_api_key.match(path) and _lacks_key(action, pods):
         message = (
             f"{engine.title} answers {shown(path)} with 401, because the probe has no API key; use "
             f"{engine.health_path}"
@@ -228,12 +228,12 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     `port` is for: then there is no finding.
     """
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
-    command, at = leader.own_command, leader.command_path
+    command, at = leader.user_command, leader.command_path
     engine, written = command.engine, command.port
-    listens = served_port(command)
+    listens = find_served_port(command)
     if engine is None or listens is None or listens == port:
         return
-    if own_sidecar(leader.written, leader.name, port) is not None:
+    if find_user_sidecar(leader.written, leader.name, port) is not None:
         return
     declared = {entry.get("containerPort") for entry in leader.own.get("ports") or ()}
     if command.script is not None and port in declared:
@@ -244,7 +244,8 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = f"{PORT_FLAG} {written} of the engine"
         if explicit is not None:
             message = (
-                f"{port} conflicts with {reason} ({path_text(at)}): {_REACHED}; remove one of them"
+                f"{port} conflicts with {reason} ({format_path(at)}): {_REACHED}; remove one of "
+                "them"
             )
             yield say(PORT_NOT_SERVED, field, message)
         else:

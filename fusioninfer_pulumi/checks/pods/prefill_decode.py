@@ -77,11 +77,14 @@ def _pair(
     if engine is None or decode.engine is not engine:
         return  # engines that differ are refused with their connectors
     paired = second.pairing is not None
-    agreed = engine.kv_cache.must_agree(prefill, decode) if paired else ()
+    agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
-    shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
+    shown |= {key: flags[0] for key, flags in engine.model_setup_flags.items()}
     for key in _SETTINGS:
-        filled, read = pair_setting(prefill, engine, key), pair_setting(decode, engine, key)
+        filled, read = (
+            read_pair_setting(prefill, engine, key),
+            read_pair_setting(decode, engine, key),
+        )
         if filled is None or read is None or filled == read:
             continue
         # The model's own configuration decides what `auto` means.
@@ -91,7 +94,7 @@ def _pair(
             "cache; use the same value in both"
         )
         yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
-    if engine.refuses_unknown_models:
+    if engine.rejects_unknown_models:
         yield from _names(prefiller, decoder, refused="served name" in agreed)
     why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
@@ -122,7 +125,7 @@ def _names(
     )
 
 
-def pair_setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
+def read_pair_setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
     """Return a setting that prefill and decode must agree on, None where it is not known."""
     if key == "release":
         version = command.image.version
@@ -131,8 +134,8 @@ def pair_setting(command: EngineCommand, engine: Engine, key: str) -> str | None
         return str(command.block_size) if command.block_size is not None else None
     if key == "model":
         value = command.model
-    elif command.has(*engine.setup_flags[key]):
-        value = command.value(*engine.setup_flags[key])
+    elif command.has(*engine.model_setup_flags[key]):
+        value = command.value(*engine.model_setup_flags[key])
     elif command.readable and not command.has(CONFIG_FLAG):
         return _DEFAULTS.get(key, _AUTO)
     else:
@@ -198,7 +201,7 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         if ctx.role.component_type is ComponentType.WORKER
         and ctx.role.replicas
         and (engine := pods.command.engine) is not None
-        and engine.refuses_unknown_models
+        and engine.rejects_unknown_models
         and (names := pods.command.served_names) is not None
     ]
     for ctx, names in known[1:]:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_OUT_OF_PLACE,
@@ -23,7 +23,7 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
     WRONG_TYPE,
 )
-from fusioninfer_pulumi.schemas.check import pod_template_findings
+from fusioninfer_pulumi.schemas.schema_check import pod_template_findings
 
 
 class Owner(enum.Enum):
@@ -37,7 +37,7 @@ class Owner(enum.Enum):
 _RESTART_POLICY: Location = ("spec", "restartPolicy")
 
 
-def template_findings(
+def check_template(
     template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
 ) -> Iterator[Finding]:
     """Check a finished pod template; locations are relative to it."""
@@ -53,7 +53,9 @@ def template_findings(
             yield from resource_findings((*at, "resources"), container.get("resources"), claims)
             yield from _port_names(at, container)
             for position, mount in known_mappings(container.get("volumeMounts")):
-                yield from missing_name((*at, "volumeMounts", position), mount, volumes, "volume")
+                yield from check_name_exists(
+                    (*at, "volumeMounts", position), mount, volumes, "volume"
+                )
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
                 message = f"{shown(name)} is the name of two containers in the pod"
@@ -135,10 +137,10 @@ def resource_findings(
     """
     yield from _requirements(at, known_mapping(resources))
     for index, claim in known_mappings(known_mapping(resources).get("claims")):
-        yield from missing_name((*at, "claims", index), claim, claims, "claim")
+        yield from check_name_exists((*at, "claims", index), claim, claims, "claim")
 
 
-def missing_name(
+def check_name_exists(
     at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
     """Check that a list of the pod has the name of an item that refers to it."""
@@ -200,7 +202,9 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
 def _name(at: Location, name: str) -> Iterator[Finding]:
     if is_known_form(name):
         return
-    meant = meant_accelerator(name) or (similar(name, _STANDARD) if "/" not in name else None)
+    meant = suggest_accelerator(name) or (
+        closest_name(name, _STANDARD) if "/" not in name else None
+    )
     out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
     what = "name" if "/" in name else "of a container"
     yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")

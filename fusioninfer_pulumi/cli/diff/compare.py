@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._cells import service_name
-from fusioninfer_pulumi.cli.diff._notes import engine_changes, engine_notes, handshake_notes, notes
+from fusioninfer_pulumi.cli.diff._formatting import service_name
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -17,31 +16,37 @@ from fusioninfer_pulumi.cli.diff._records import (
     RoleEffect,
     ServiceTotals,
 )
+from fusioninfer_pulumi.cli.diff._sentences import (
+    describe_engine_changes,
+    describe_rejected_kv_caches,
+    find_engine_changes,
+    notes,
+)
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Objects,
     Service,
-    by_identity,
     canonical,
-    count_at,
+    count_pods_and_accelerators,
+    find_immutable_change,
+    get_count,
+    get_text,
+    index_by_identity,
     lws_of,
-    refused_field,
     restarts,
     role_of,
     same,
     service_of,
-    size_of,
-    text_at,
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
     Turns,
+    drop_explained_revision,
+    find_role_effects,
     refusals,
     released,
-    role_effects,
     turns,
-    without_revision,
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -69,8 +74,8 @@ class Change:
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
         self.plans = list(plans[1])
         self.turns = turns(plans[0]), turns(self.plans)
-        olds = by_identity(old)
-        news, self.kept = _with_live_replicas(olds, by_identity(new), self.turns[1])
+        olds = index_by_identity(old)
+        news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.turns[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
         self.edits = list(_edits(olds, news))
@@ -97,10 +102,10 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     edits = change.edits
     if not edits and not change.freed:
         return Difference(notes=tuple(change.kept))
-    effects = tuple(role_effects(change.lws, edits, change.turns[1]))
+    effects = tuple(find_role_effects(change.lws, edits, change.turns[1]))
     services = tuple({service_of(*item) for item in side.items()} for side in change.objects)
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
-    engines = tuple(engine_changes(edits))
+    engines = tuple(find_engine_changes(edits))
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
@@ -108,8 +113,8 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *notes(edits, effects, services, change.refusals(), change.freed),
             *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
             *change.kept,
-            *engine_notes(engines, len(affected)),
-            *handshake_notes(edits),
+            *describe_engine_changes(engines, len(affected)),
+            *describe_rejected_kv_caches(edits),
         ),
         engines=engines,
         totals=tuple(_totals(change.lws, affected)),
@@ -123,8 +128,8 @@ def _with_live_replicas(olds: Objects, news: Objects, turns: Turns) -> tuple[Obj
         old, turn = olds.get(key), turns.of(key)
         if old is None or turn is None or not (key.is_lws and turn.step.scaled_externally):
             continue
-        before, after = (count_at(manifest, "spec", "replicas") for manifest in (old, new))
-        if before == after or turn.recreated or refused_field(key, old, new):
+        before, after = (get_count(manifest, "spec", "replicas") for manifest in (old, new))
+        if before == after or turn.recreated or find_immutable_change(key, old, new):
             continue  # nothing to keep, or created again with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
         kept[
@@ -145,8 +150,8 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
             changes = _changes("", old, new)
             fields = [field for field in changes if field.path != "metadata.namespace"]
             if fields:
-                refused = refused_field(key, old, new)
-                shown = without_revision(fields, key.template_paths)
+                refused = find_immutable_change(key, old, new)
+                shown = drop_explained_revision(fields, key.template_paths)
                 change = _change(key, new, "replaced" if refused else "changed", shown)
                 restarting = bool(refused) or restarts(key, old, new)
                 yield Edit(key, old, new, change, restarting, refused)
@@ -158,7 +163,7 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
 def _change(
     key: Identity, manifest: Manifest, action: Action, fields: tuple[FieldChange, ...] = ()
 ) -> ObjectChange:
-    version = text_at(manifest, "apiVersion")
+    version = get_text(manifest, "apiVersion")
     return ObjectChange(version, key.kind, key.namespace, key.name, action, fields)
 
 
@@ -250,7 +255,7 @@ def _replacement_notes(
             continue
         starting = changes["role added"]
         devices = sum(
-            size_of(manifest)[1]
+            count_pods_and_accelerators(manifest)[1]
             for key, manifest in lws.items()
             if service_of(key, manifest) == service and role_of(key, manifest) in starting
         )
@@ -270,7 +275,7 @@ def _totals(
     for side, objects in enumerate(lws):
         for key, manifest in objects.items():
             service_sums = sums.setdefault(service_of(key, manifest), [[0, 0], [0, 0]])
-            for which, number in enumerate(size_of(manifest)):
+            for which, number in enumerate(count_pods_and_accelerators(manifest)):
                 service_sums[which][side] += number
     for namespace, name in services:
         if (namespace, name) in sums:

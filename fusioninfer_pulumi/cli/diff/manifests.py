@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
-from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, reference_of
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, read_gang_reference
 
 Manifest = Mapping[str, Any]
 #: Namespace and name of a service.
@@ -71,13 +71,13 @@ def at(value: Any, *keys: str) -> Any:
     return value
 
 
-def text_at(value: Any, *keys: str) -> str:
+def get_text(value: Any, *keys: str) -> str:
     """Reads a nested text, empty where there is none."""
     item = at(value, *keys)
     return "" if item is None else str(item)
 
 
-def count_at(value: Any, *keys: str) -> int:
+def get_count(value: Any, *keys: str) -> int:
     """Reads a nested count, 1 (Kubernetes' default everywhere we count) where there is none."""
     number = at(value, *keys)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
@@ -123,16 +123,16 @@ class Identity(NamedTuple):
 Objects = Mapping[Identity, Manifest]
 
 
-def by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
+def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
     """Plain manifests by their identities, in their order; a `kind: List` counts as its items."""
     identified: dict[Identity, Manifest] = {}
     for manifest in _flat(manifests):
-        group, slash, _ = text_at(manifest, "apiVersion").partition("/")
-        names = (text_at(manifest, "metadata", field) for field in ("name", "generateName"))
+        group, slash, _ = get_text(manifest, "apiVersion").partition("/")
+        names = (get_text(manifest, "metadata", field) for field in ("name", "generateName"))
         key = Identity(
             group=group if slash else "",
-            kind=text_at(manifest, "kind"),
-            namespace=text_at(manifest, "metadata", "namespace") or "default",
+            kind=get_text(manifest, "kind"),
+            namespace=get_text(manifest, "metadata", "namespace") or "default",
             name=next(filter(None, names), ""),
         )
         while key in identified:
@@ -157,7 +157,7 @@ def lws_of(objects: Objects) -> Objects:
 
 def label(manifest: Manifest | None, name: str) -> str:
     """A label of an object, empty without one."""
-    return text_at(manifest, "metadata", "labels", name)
+    return get_text(manifest, "metadata", "labels", name)
 
 
 def service_of(key: Identity, manifest: Manifest | None) -> Service:
@@ -173,24 +173,24 @@ def role_of(key: Identity, manifest: Manifest | None) -> str:
     return label(manifest, labels.ROLE_NAME) or key.name
 
 
-def gang_of(manifest: Manifest | None) -> str:
+def pod_group_reference(manifest: Manifest | None) -> str:
     """Which PodGroup a LeaderWorkerSet's pods belong to, empty without a gang."""
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = at(template, "metadata", "annotations")
-    native = text_at(template, "spec", "schedulingGroup", "podGroupName")
-    return reference_of(annotations if isinstance(annotations, Mapping) else None, native)
+    native = get_text(template, "spec", "schedulingGroup", "podGroupName")
+    return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 
-def partition_of(manifest: Manifest) -> int:
+def get_partition(manifest: Manifest) -> int:
     """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
     stated = at(manifest, *ROLLING, "partition") is not None
-    return count_at(manifest, *ROLLING, "partition") if stated else 0
+    return get_count(manifest, *ROLLING, "partition") if stated else 0
 
 
-def size_of(manifest: Manifest) -> tuple[int, int]:
+def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
     """Counts the pods and accelerators of a LeaderWorkerSet."""
     template = at(manifest, "spec", "leaderWorkerTemplate")
-    replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
+    replicas, size = get_count(manifest, "spec", "replicas"), max(get_count(template, "size"), 1)
     worker = at(template, "workerTemplate")
     devices = _accelerators(at(template, "leaderTemplate") or worker)
     return replicas * size, replicas * (devices + (size - 1) * _accelerators(worker))
@@ -228,7 +228,7 @@ def _lws_revision(manifest: Manifest) -> list[Any]:
     return [template, _NETWORK_DEFAULT if network is None else network]
 
 
-def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
+def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | None:
     """The first field that no update changes, so that the object is replaced; None without one."""
     if key.is_apps_workload:
         changed = not same(at(old, "spec", "selector"), at(new, "spec", "selector"))
@@ -237,7 +237,7 @@ def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
         return None
     olds, news = (at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new))
     policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in (olds, news)]
-    if not lws_objects.same_policy(*policies):
+    if not lws_objects.is_same_policy(*policies):
         if None in policies:
             return lws_objects.SUB_GROUP_POLICY
         sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)

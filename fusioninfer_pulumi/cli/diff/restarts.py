@@ -13,8 +13,12 @@ from itertools import groupby
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
-from fusioninfer_pulumi.checks.update import kueue_findings, layout_findings, policy_findings
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
+from fusioninfer_pulumi.checks.update_checks import (
+    check_kueue_changes,
+    check_layout_change,
+    check_subgroup_policies,
+)
 from fusioninfer_pulumi.cli.diff._records import (
     FieldChange,
     ObjectChange,
@@ -30,18 +34,18 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Objects,
     Service,
     at,
-    count_at,
-    gang_of,
+    get_count,
+    get_partition,
     label,
-    partition_of,
+    pod_group_reference,
     role_of,
     service_of,
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
-from fusioninfer_pulumi.rollout.running import layout_of
+from fusioninfer_pulumi.rollout.stack_lws import layout_of
+from fusioninfer_pulumi.rollout.update_order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
@@ -122,13 +126,13 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
     for plan in plans:
         namespace = plan.namespace if isinstance(plan.namespace, str) else ""
         grouped = by_group(plan)
-        groups = group_rollout(plan).side_by_side if grouped else None
+        groups = group_rollout(plan).parallel_limit if grouped else None
         sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not grouped
         roles: list[str] = []
         for position, step in enumerate(update_order(plan)):
             if not roles or roles[-1] != step.role:
                 roles.append(step.role)
-            at_a_time = step.rollout.side_by_side
+            at_a_time = step.rollout.parallel_limit
             if at_a_time is not None and step.whole:
                 at_a_time = max(1, at_a_time + step.rollout.max_surge)
             elif at_a_time is not None and groups is not None:
@@ -152,7 +156,7 @@ def released(
     for key in lws[0].keys() & lws[1].keys() - restarting:
         before, after = (turn.of(key) for turn in turns)
         freed = before and after and before.step.frozen and not after.step.frozen
-        if freed or partition_of(lws[0][key]) > partition_of(lws[1][key]):
+        if freed or get_partition(lws[0][key]) > get_partition(lws[1][key]):
             keys.append(key)
     return keys
 
@@ -171,7 +175,7 @@ class _Lws:
     def counts(self) -> tuple[int, int]:
         """Replicas before and after."""
         before, after = (
-            0 if side is None else count_at(side, "spec", "replicas")
+            0 if side is None else get_count(side, "spec", "replicas")
             for side in (self.old, self.new)
         )
         return before, after
@@ -209,7 +213,7 @@ class _Lws:
         if self.is_replaced:
             return 0
         planned = self.turn is not None and self.turn.step.frozen
-        return common if planned else min(partition_of(self.new), common)
+        return common if planned else min(get_partition(self.new), common)
 
     @property
     def restarts(self) -> list[str]:
@@ -217,7 +221,7 @@ class _Lws:
         return self.names[self.frozen : min(self.counts)]
 
 
-def role_effects(
+def find_role_effects(
     lws: tuple[Objects, Objects], edits: Sequence[Edit], turns: Turns
 ) -> Iterator[RoleEffect]:
     """Yields what happens to the replicas of the services that have a changed object.
@@ -253,9 +257,9 @@ def _effect(
     changed = [item for item in items if item.restarts]
     edits = [item.changed for item in items if item.changed is not None]
     gangs = {
-        f"gang scheduling switched {'on' if gang_of(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if pod_group_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(gang_of(edit.old)) != bool(gang_of(edit.new))
+        if bool(pod_group_reference(edit.old)) != bool(pod_group_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
     restart_reason = _restart_reason(changes, gangs) if changed else ""
@@ -310,7 +314,7 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
         namespace=service[0],
         role=role_of(edit.key, edit.new),
         kind=edit.key.kind,
-        replicas=Pair(*(count_at(side, "spec", "replicas") for side in (edit.old, edit.new))),
+        replicas=Pair(*(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))),
         restarts=(edit.key.name,),
         reason=edit.reason,
         restart_reason=edit.reason,
@@ -353,7 +357,7 @@ _WORDS = tuple(
 )
 
 
-def without_revision(
+def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
     """Leaves out the revision where another field of a template changed, which is why it did."""
@@ -414,7 +418,7 @@ def refusals(
     }
     refused = _layout_refusals(*lws, unawaited)
     for plan in plans:
-        keys = keys_of(plan, lws[0])
+        keys = lws_by_name(plan, lws[0])
         if not keys or times[str(plan.namespace), plan.service] > 1:
             continue
         edits_of = {name: edited[key] for name, key in keys.items() if key in edited}
@@ -434,9 +438,9 @@ def refusals(
         service = next(iter(keys.values())).namespace, plan.service
         refused.setdefault(service, []).extend(
             [
-                *policy_findings(plan, differing),
-                *kueue_findings(plan, in_place),
-                *gang_findings(plan, running),
+                *check_subgroup_policies(plan, differing),
+                *check_kueue_changes(plan, in_place),
+                *check_gang_joins(plan, running),
             ]
         )
     return refused
@@ -448,7 +452,9 @@ def _layout_refusals(
     """Services whose sets run one replica each and are to run all of a role, or the other way."""
     olds, news = _by_layout(old), _by_layout(new)
     return {
-        service: layout_findings(layout, others, planned, awaits_replicas=service not in unawaited)
+        service: check_layout_change(
+            layout, others, planned, awaits_replicas=service not in unawaited
+        )
         for service, layouts in news.items()
         for layout, planned in layouts.items()
         for other, others in olds.get(service, {}).items()
@@ -468,7 +474,7 @@ def _by_layout(lws: Objects) -> dict[Service, dict[Layout, dict[str, str]]]:
     return by_service
 
 
-def keys_of(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
+def lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
     """The LeaderWorkerSets of a service by name, none if a source has one of them twice."""
     planned = {lws.name for role in plan.roles for lws in role.lws}
     known = isinstance(plan.namespace, str)
@@ -484,6 +490,6 @@ def _template(manifest: Manifest) -> Any:
 def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:
     if edit is not None and edit.refused:
         return None
-    nodes = count_at(_template(old), "size")
+    nodes = get_count(_template(old), "size")
     changes = edit is not None and edit.restarts
-    return RunningLws(gang_of(old), nodes, count_at(old, "spec", "replicas"), changes)
+    return RunningLws(pod_group_reference(old), nodes, get_count(old, "spec", "replicas"), changes)

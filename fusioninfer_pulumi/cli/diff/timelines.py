@@ -8,21 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.cli.diff._cells import in_order
+from fusioninfer_pulumi.cli.diff._formatting import in_order
 from fusioninfer_pulumi.cli.diff.compare import Change, Manifests, Plans
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
-    count_at,
+    count_pods_and_accelerators,
+    get_count,
     role_of,
     service_of,
-    size_of,
 )
-from fusioninfer_pulumi.cli.diff.restarts import keys_of
+from fusioninfer_pulumi.cli.diff.restarts import lws_by_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.timeline import LwsChange, LwsSize, Timeline, hours_text, timeline
+from fusioninfer_pulumi.rollout.timeline import (
+    LwsChange,
+    LwsSize,
+    Timeline,
+    format_duration,
+    timeline,
+)
+from fusioninfer_pulumi.rollout.update_order import update_order
 
 # Each turn looks at every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -83,7 +89,7 @@ class ServiceTimeline:
             name = {0: "before", last: "after"}.get(number, str(number))
             yield (
                 name,
-                hours_text(row.seconds) if number else "",
+                format_duration(row.seconds) if number else "",
                 in_order(map(self._short, row.restarting)),
                 in_order(map(self._short, row.starting)),
                 *(str(row.serving.get(role, 0)) for role in self._roles),
@@ -133,7 +139,7 @@ def _played(
     refused: Mapping[Service, Sequence[Finding]],
     times: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
-    old_keys, new_keys = (keys_of(plan, lws) for lws in change.lws)
+    old_keys, new_keys = (lws_by_name(plan, lws) for lws in change.lws)
     namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
     service = namespace, plan.service
     running = {key: m for key, m in change.lws[0].items() if service_of(key, m) == service}
@@ -157,14 +163,14 @@ def _played(
             changes[step.name] = LwsChange(None, after)
             continue
         edit = edits.get(key)
-        refused_field = edit is not None and bool(edit.refused)
-        restarts = edit is not None and edit.restarts and (refused_field or not step.frozen)
+        find_immutable_change = edit is not None and bool(edit.refused)
+        restarts = edit is not None and edit.restarts and (find_immutable_change or not step.frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
             _size(change.lws[0][key]),
             after,
             restarts=restarts or key in change.freed,
-            recreated=restarts and (refused_field or recreates),
+            recreated=restarts and (find_immutable_change or recreates),
         )
     removed = [
         (role_of(key, manifest), _size(manifest))
@@ -175,6 +181,6 @@ def _played(
 
 
 def _size(manifest: Manifest) -> LwsSize:
-    replicas = count_at(manifest, "spec", "replicas")
-    _, devices = size_of(manifest)
+    replicas = get_count(manifest, "spec", "replicas")
+    _, devices = count_pods_and_accelerators(manifest)
     return LwsSize(replicas, devices // replicas if replicas else 0)

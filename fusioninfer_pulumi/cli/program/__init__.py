@@ -4,16 +4,16 @@ No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives
 Importing this package does not import pulumi; `run_program` does, when it is called.
 """
 
+from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
     ProgramService,
     Recorded,
     Recording,
     Secrets,
-    unmarked,
-    without_service,
+    no_service_finding,
+    remove_marks,
 )
-from fusioninfer_pulumi.cli.program.run import run_program
 
 __all__ = [
     "ProgramError",
@@ -21,7 +21,7 @@ __all__ = [
     "Recorded",
     "Recording",
     "Secrets",
+    "no_service_finding",
+    "remove_marks",
     "run_program",
-    "unmarked",
-    "without_service",
 ]

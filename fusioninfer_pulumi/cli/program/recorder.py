@@ -30,11 +30,11 @@ from fusioninfer_pulumi.cli.program.recording import (
     Recorded,
     Secrets,
 )
-from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.component.sdk import SIGNATURE, CollectedService
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE, CollectedService
 from fusioninfer_pulumi.findings import Finding, Rule, warning
-from fusioninfer_pulumi.kube.outputs import UNKNOWN
-from fusioninfer_pulumi.loading.yaml import documents
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
+from fusioninfer_pulumi.loading.yaml_text import documents
 
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"

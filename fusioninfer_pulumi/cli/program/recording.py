@@ -112,7 +112,7 @@ class ProgramError(Exception):
         return "\n".join(str(finding) for finding in self.findings)
 
 
-def without_service() -> Finding:
+def no_service_finding() -> Finding:
     """Says that a program made no InferenceService."""
     return warning(PROGRAM_WITHOUT_SERVICE, (), "the program makes no InferenceService")
 
@@ -127,7 +127,7 @@ def key() -> bytes:
     return bytes(_KEY)
 
 
-def mark_with(other: bytes) -> None:
+def use_mark_key(other: bytes) -> None:
     """Makes the marks of this process those of another one."""
     _KEY[:] = other
 
@@ -149,7 +149,7 @@ class Secrets(enum.Enum):
         return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
 
 
-def unmarked(value: T) -> T:
+def remove_marks(value: T) -> T:
     """A copy of plain values and records in whose texts every marked mask is `<secret>`."""
     return cast("T", _unmarked(value))
 

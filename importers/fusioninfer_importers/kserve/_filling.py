@@ -12,7 +12,7 @@ from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.container import ADDITIONAL
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
 from fusioninfer_importers.rules import FIELD_UNSUPPORTED
-from fusioninfer_pulumi.plugins.importers import Location, names
+from fusioninfer_pulumi.plugins.importers import Location, object_names
 
 #: Suffix of the Service in front of KServe's endpoint picker.
 _PICKER = "-epp-service"
@@ -60,7 +60,7 @@ class _Filling:
         self._settings = {
             **_SETTINGS,
             "InferencePoolNamespacedName": (
-                f"{document.namespace}/{names.inference_pool(str(document.name))}"
+                f"{document.namespace}/{object_names.inference_pool(str(document.name))}"
             ),
         }
 
@@ -100,7 +100,7 @@ class _Filling:
             if mounts is not None:
                 lost = [item for item in mounts.items if item.text("name") in self.lost_volumes]
                 for item in lost:
-                    self._report.left_out(item.at, "is left out with its volume")
+                    self._report.left_out(item.at, "ignored because its volume is ignored")
                 others = [item for item in mounts.items if item not in lost]
                 made["volumeMounts"] = Node(mounts.at, others, mounts.synthetic)
             return Node(node.at, made, node.synthetic)
@@ -122,10 +122,12 @@ class _Filling:
             if entry.content == "" and listed[index].content != "":
                 self._report.left_out(
                     entry.at,
-                    "its Go template is empty here, where engines serve plain HTTP; left out",
+                    "its Go template is empty because engines serve plain HTTP here; ignored",
                 )
             elif after is None and _waits(entry.content):
-                self._report.left_out(entry.at, "is left out with its value, the next argument")
+                self._report.left_out(
+                    entry.at, "ignored because its value, the next argument, is ignored"
+                )
             else:
                 yield entry
 
@@ -157,14 +159,14 @@ class _Filling:
         def child(parent: str, suffix: str) -> str:
             made = child_name(parent, suffix)
             if parent != self._service:
-                raise TemplateError(f"{made} is made for no service of this name")
+                raise TemplateError(f"no service in this input creates {made}")
             if suffix == _PICKER:
-                return names.endpoint_picker(parent)
+                return object_names.endpoint_picker(parent)
             if path[:1] == ("router",) and suffix in (POOL, SERVICE):
                 return made  # replaced where it is used
             if suffix == POOL:
-                return names.inference_pool(parent)
-            raise TemplateError(f"KServe's {made} is not made here")
+                return object_names.inference_pool(parent)
+            raise TemplateError(f"KServe's {made} does not exist here")
 
         return Scope(self._metadata, self._spec, self._settings, child)
 

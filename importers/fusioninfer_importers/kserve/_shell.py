@@ -63,12 +63,12 @@ def shell_arguments(
     if any(name in names for name in _variables(text)):
         report.translated(
             node.at,
-            "its variables are expanded by the kubelet, inside of quotes too",
+            "the kubelet expands its variables, even inside quotes",
         )
     try:
         parts = shlex.split("".join(_for_kubelet(piece, names) for piece in _PIECE.findall(text)))
     except ValueError as failure:
-        report.invalid(node.at, f"cannot be read by a shell: {failure}")
+        report.invalid(node.at, f"is not valid shell syntax: {failure}")
         return
     for part in parts:
         yield Node(node.at, part)

@@ -18,7 +18,7 @@ from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import (
     SHARED_MEMORY,
     Rule,
-    flag_value,
+    get_flag_value,
     integer,
     read_command,
 )
@@ -124,8 +124,8 @@ def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> 
         if written is not None and others:
             report.translated(
                 written.at,
-                f"KServe's presets have an emptyDir of this name, and API servers take no volume "
-                f"with two sources; here {others[0]} holds alone",
+                f"replaces the emptyDir of KServe's presets with {others[0]}; a volume has one "
+                "source",
             )
         else:
             below.append({"name": name, "emptyDir": _empty_dir(name, preset)})
@@ -207,7 +207,7 @@ def _port(container: Node, preset: Preset) -> int:
     texts += [str(argument.content) for argument in (args.items if args is not None else [])]
     arguments = [part for text in texts if text is not None for part in text.split()]
     preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
-    return integer(flag_value(arguments, "--port")) or preset_port
+    return integer(get_flag_value(arguments, "--port")) or preset_port
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
@@ -231,7 +231,7 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
 
 def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     if container.get("image") is None:
-        report.chosen(container.at, f"no image: that of KServe's presets, {IMAGE}")
+        report.chosen(container.at, f"not set; uses the image of KServe's presets, {IMAGE}")
         container = with_fields(container, image=synthetic(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
@@ -250,7 +250,7 @@ def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
             report.error(
                 SHELL_EXPANSION_UNSUPPORTED,
                 variable.at,
-                f"{ADDITIONAL} must have a value here: it is read by a shell",
+                f"{ADDITIONAL} must have a value, because a shell expands it",
             )
         else:
             report.consume(variable.at)
@@ -284,8 +284,8 @@ def _check_rdma(report: ConversionReport, variable: Node) -> None:
         report.warning(
             RDMA_DEVICES_NOT_DETECTED,
             variable.at,
-            "only the script of KServe's presets looks for RoCE devices when a pod starts: state "
-            "NCCL_IB_HCA, NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
+            "RoCE devices are detected only by the script of KServe's presets; set NCCL_IB_HCA, "
+            "NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
         )
 
 
@@ -295,7 +295,7 @@ def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
         return container
     report.translated(
         scheme.at,
-        "KServe gives the engine a certificate; ours serves plain HTTP: now HTTP",
+        "changed to HTTP: KServe gives the engine a certificate, the engine here serves plain HTTP",
     )
     whole, http = container.get(probe), container.get(probe, "httpGet")
     assert whole is not None

@@ -93,7 +93,7 @@ def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
             if not report.is_consumed(leaf):
                 report.left_out(
                     leaf,
-                    "is not what the scheduler's config.ref names; left out",
+                    "is not referenced by the scheduler's config.ref; ignored",
                 )
 
 
@@ -112,13 +112,13 @@ def _report_configs(
                 if document.metadata.get(field):
                     report.left_out(
                         document.at("metadata", field),
-                        "is the config's own; left out",
+                        "metadata of a config is not inherited; ignored",
                     )
         else:
             report.warning(
                 DOCUMENT_UNUSED,
                 document.at(),
-                "no LLMInferenceService of this input is based on it; left out",
+                "no LLMInferenceService of this input refers to it; ignored",
             )
 
 
@@ -137,20 +137,20 @@ def _bases(
         elif str(name).startswith(PRESET):
             report.left_out(
                 at,
-                "KServe's own config: what it sets follows from the other fields here",
+                "KServe's own config; the library generates the same settings",
             )
         else:
             report.unsupported(
                 at,
-                f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
-                f"this input, nor one of {SYSTEM}; add it as a document",
+                f"LLMInferenceServiceConfig {name} is in this input neither for namespace "
+                f"{document.namespace} nor for {SYSTEM}; add it as a document",
                 REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
             place = config.at("spec", "baseRefs")
             report.unsupported(
                 place,
-                "configs of configs are not followed; name both in the service's baseRefs",
+                "nested baseRefs are not supported; list both configs in the service's baseRefs",
             )
     return bases
 
@@ -183,12 +183,12 @@ def _merge_bases(
         else:
             report.left_out(
                 leaf.at,
-                "KServe merges it with a later item of the list, which holds",
+                "overridden by a later item of the list, as KServe merges them",
             )
     for config in bases:
         for at in config.leaves():
             if at.path[:1] == ("spec",) and at not in kept and not report.is_consumed(at):
-                report.left_out(at, f"{document.name} says otherwise, which holds")
+                report.left_out(at, f"overridden by {document.name}")
     return spec
 
 
@@ -277,7 +277,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     _trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported(exporter.at, "set it to otlp")
+        report.unsupported(exporter.at, "is not supported; use otlp")
     elif exporter is not None:
         report.consume(exporter.at)
     share = tracing.get("samplerArg")
@@ -285,12 +285,12 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     if sampler is not None and not ratio:
         report.unsupported(
             sampler.at,
-            "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
+            "is not supported; use parentbased_traceidratio and set tracing.samplerArg",
         )
     elif sampler is not None:
         report.translated(
             sampler.at,
-            "requests whose client has decided are traced as it says",
+            "the client's sampling decision takes precedence",
         )
     if share is None:
         builder.default(("spec", "tracing", "sampling"), _SAMPLING, tracing.at)
@@ -300,5 +300,5 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     except ValueError:
         report.invalid(
             share.at,
-            f"must be a share of the requests from 0 to 1, got {share.content}",
+            f"must be a number from 0 to 1, got {share.content}",
         )

@@ -12,13 +12,13 @@ from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+from fusioninfer_pulumi.plugins.importers import Location, Rule, object_names
 
 EXTERNAL_ROUTE_BACKEND = Rule("external-route-backend")
 
 #: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
 #: types, workloadServiceName of its controller); its own route leads to both.
-_SUFFIXES = {names.POOL_KIND: POOL, "Service": SERVICE}
+_SUFFIXES = {object_names.POOL_KIND: POOL, "Service": SERVICE}
 #: Our backend in place of each such object, by the object's namespace, kind and name.
 Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
 #: Port of KServe's Service, and of its presets' engines.
@@ -112,7 +112,7 @@ def service_backend(service: Any, spec: Node) -> dict[str, Any]:
     """The backendRef to a service's pool or Service, without a weight."""
     if has_picker(spec):
         return pool_backend(service)
-    return {"kind": "Service", "name": names.serving_service(str(service)), "port": _PORT}
+    return {"kind": "Service", "name": object_names.serving_service(str(service)), "port": _PORT}
 
 
 def kserve_backends(
@@ -162,7 +162,7 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
             builder.report.warning(
                 REFERENCE_MISSING,
                 ref.at / "name",
-                f"no {kind} {name} is made of this input: requests fail unless it is there already",
+                f"this input creates no {kind} {name}; requests fail unless it exists already",
             )
         return ref
     builder.report.translated(
@@ -189,7 +189,7 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     target = builder.add_role(router.at, "router", "router")
     ingress = router.get("ingress")
     if ingress is not None:
-        builder.report.unsupported(ingress.at, "name a Gateway in router.gateway.refs")
+        builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
     _route(builder, target, spec, related)
     _gateway(builder, target, router)
     if router.get("scheduler") is not None:
@@ -199,10 +199,10 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     at = router.at / "scheduler"
     if has_picker(spec):
         builder.default((*target, "endpointPicker", "image"), IMAGE, at)
-        builder.report.chosen(at, "not set: prefill and decode are paired by an endpoint picker")
+        builder.report.chosen(at, "not set; an endpoint picker pairs prefill and decode")
         return
     builder.default((*target, "endpointPicker"), {"enabled": False}, at)
-    builder.report.chosen(at, "not set: a Service spreads requests, without an endpoint picker")
+    builder.report.chosen(at, "not set; a Service distributes requests without an endpoint picker")
 
 
 def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
@@ -222,8 +222,8 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
         report.warning(
             EXTERNAL_ROUTE_BACKEND,
             refs.at,
-            "KServe's backend is called otherwise, and no request comes until the route's "
-            f"backendRefs name {ours['kind']} {ours['name']}",
+            f"the backend has another name here; set the route's backendRefs to {ours['kind']} "
+            f"{ours['name']}, or no request arrives",
         )
     route_spec = route.get("http", "spec")
     if route_spec is not None:
@@ -235,9 +235,8 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
         for field in shares:
             report.unsupported(
                 field.at,
-                "shares of a group are read for the preset's route alone; remove group and "
-                "weight, and name the backends of all of its services, with weights, in "
-                "router.route.http.spec of one",
+                "group and weight apply only to the preset's route; remove them, and list the "
+                "backends of all members with weights in router.route.http.spec of one service",
             )
         return
     namespace, name = builder.main.namespace, builder.main.name
@@ -268,26 +267,27 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
     if others:
         builder.report.left_out(
             group.at,
-            f"{', '.join(others)} of group {group.content} serves other names than "
-            f"{', '.join(sorted(this.models))}: KServe splits no requests between them",
+            f"{', '.join(others)} of group {group.content} serves other model names than "
+            f"{', '.join(sorted(this.models))}; KServe does not split requests between them",
         )
     main = max(same, key=lambda member: member.weight)
     prefix = f"/publishers/{namespace}/models/{this.model}"
     if main is not this:
         builder.report.translated(
-            group.at, f"requests to {prefix} are split by the route of {main.service}"
+            group.at, f"the route of {main.service} splits requests to {prefix}"
         )
         return []
     if not any(member.weight for member in same):
         builder.report.invalid(
-            group.at, f"no member has a weight above 0, and requests to {prefix} would fail"
+            group.at,
+            f"at least one member needs a weight above 0, otherwise requests to {prefix} fail",
         )
         return []
     shares = ", ".join(f"{member.service} {member.weight}" for member in same)
     builder.report.translated(
         group.at,
-        f"requests to {prefix} are split by this route: {shares}. By a header with the model they "
-        "are not: KServe's gateway setting is not read",
+        f"this route splits requests to {prefix}: {shares}; requests routed by the model header "
+        "are not split, because KServe's gateway settings are not read",
     )
     backends = [{**member.backend, "weight": member.weight} for member in same]
     return [{**_default_rule(prefix, endpoint), "backendRefs": backends} for endpoint in _ENDPOINTS]
@@ -317,7 +317,7 @@ def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
         copy_node(builder, (*target, "gateway", "refs"), refs)
         if parents is not None:
             builder.remove((*target, "httproute", "parentRefs"))
-            builder.report.left_out(parents.at, "KServe replaces it with gateway.refs; left out")
+            builder.report.left_out(parents.at, "overridden by gateway.refs, as in KServe; ignored")
         return
     own_route = router.get("route") is None or route_refs is not None
     if parents is not None or (gateway is None and own_route):
@@ -326,4 +326,4 @@ def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
     at = router.at / "gateway" if gateway is None else gateway.at
     builder.default((*target, "gateway", "refs"), [GATEWAY], at)
     builder.report.consume(at)
-    builder.report.chosen(at, "names none: the route attaches to kserve/kserve-ingress-gateway")
+    builder.report.chosen(at, "not set; the route attaches to kserve/kserve-ingress-gateway")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
-from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, names
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
@@ -57,7 +57,7 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
     if stop_annotation(builder.main) is not None:
         report.left_out(
             scaling.at,
-            "left out while the service is stopped: a parked role has no scaler",
+            "ignored while the service is stopped",
         )
         # So that the LeaderWorkerSets keep their names when the service starts again.
         builder.default(("spec", "layout"), "PerRole", scaling.at)
@@ -84,7 +84,7 @@ def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: 
     """
     ours = (*target, "autoscaling")
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
-    name = names.role_lws(str(builder.main.name), builder.get((*target, "name")))
+    name = object_names.role_lws(str(builder.main.name), builder.get((*target, "name")))
     metric = {
         "name": "wva_desired_replicas",
         "source": "External",
@@ -160,8 +160,8 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
         if path[0] not in ("triggers", *_KEDA) and path[:3] != _BEHAVIOR:
             report.unsupported(
                 field.at,
-                f"of scaling.keda triggers, {', '.join(_KEDA)} and {'.'.join(_BEHAVIOR)} have a "
-                "place; remove it",
+                f"is not supported; scaling.keda has triggers, {', '.join(_KEDA)} and "
+                f"{'.'.join(_BEHAVIOR)}",
             )
 
 
@@ -188,14 +188,14 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
             other = "" if kind in (None, "prometheus") else f", not a trigger of type {kind}"
             report.unsupported(
                 trigger.at,
-                f"replicas follow queries of Prometheus here{other}; give type prometheus with "
+                f"only Prometheus queries are supported{other}; use type prometheus with "
                 "metadata.serverAddress and metadata.query",
             )
             continue
         if address is not None and where.content != address.content:
             report.unsupported(
                 trigger.at,
-                f"all queries go to one Prometheus, here {address.content}",
+                f"must be {address.content}, as in the other triggers",
             )
             continue
         address = where
@@ -217,6 +217,5 @@ def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
     for field in unknown:
         report.unsupported(
             field.at,
-            f"of a trigger name and metadata.{', metadata.'.join(_TRIGGER)} have a place; "
-            "remove it",
+            f"is not supported; a trigger has name and metadata.{', metadata.'.join(_TRIGGER)}",
         )

@@ -19,8 +19,8 @@ from fusioninfer_pulumi.plugins.importers import (
     Family,
     Location,
     SourceDocument,
-    epp_config_text,
-    family_of,
+    dump_epp_config,
+    find_family,
 )
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
@@ -128,7 +128,7 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
     if tokenizer is not None:
         report.unsupported(
             tokenizer.at,
-            "no tokenizer runs beside the scheduler; remove it, and name one in config.inline",
+            "is not supported; remove it, and configure a tokenizer in config.inline",
         )
     if pool is not None:
         _pool(builder, pool)
@@ -148,9 +148,9 @@ def _config(
     report, ours = builder.report, (*target, "endpointPickerConfig")
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
-        report.invalid(reference.at, "both inline and ref are set; give one of them")
+        report.invalid(reference.at, "conflicts with inline; remove one of them")
     if flag is not None and (inline is not None or reference is not None):
-        report.left_out(flag.at, "router.scheduler.config says otherwise, and holds")
+        report.left_out(flag.at, "overridden by router.scheduler.config")
         flag = None
     if inline is not None:
         value = inline.value
@@ -164,11 +164,11 @@ def _config(
         image = builder.get((*target, "endpointPicker", "image"))
         adapters = spec.get("model", "lora", "adapters")
         made = default_config(
-            (family_of(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
+            (find_family(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
             paired=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
-        builder.default(ours, epp_config_text(made), scheduler.at)
+        builder.default(ours, dump_epp_config(made), scheduler.at)
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:
@@ -179,7 +179,7 @@ def _pool(builder: ServiceBuilder, pool: Node) -> None:
         else:
             builder.report.unsupported(
                 leaf.at,
-                "the InferencePool follows from the service's pods and leads to its own scheduler; "
+                "is not supported; the library generates the InferencePool from the service; "
                 "remove it",
             )
 
@@ -193,8 +193,8 @@ def _config_from_map(
     if config_map is None:
         builder.report.unsupported(
             reference.at,
-            f"the ConfigMap {name} of namespace {builder.main.namespace} is not in this input; add "
-            "it as a document, or write what it holds into config.inline",
+            f"ConfigMap {name} of namespace {builder.main.namespace} is not in this input; add it "
+            "as a document, or copy its content to config.inline",
             REFERENCE_MISSING,
         )
         return
@@ -203,7 +203,7 @@ def _config_from_map(
         builder.report.error(
             REFERENCE_MISSING,
             reference.at,
-            f"the ConfigMap {name} has no text by the key {key}",
+            f"ConfigMap {name} has no key {key}",
         )
         return
     places = [leaf.at for _, leaf in reference.leaves()]
@@ -269,7 +269,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
         elif value is not None and value.content in same.get(flag, ()):
             builder.report.left_out(
                 nodes[0].at,
-                f"--{flag} {value.content} follows from the service here; left out",
+                f"--{flag} {value.content} is generated from the service; ignored",
             )
             builder.report.consume(*(node.at for node in nodes))
         else:
@@ -307,7 +307,7 @@ def _picker_container(
     if command is not None:
         builder.report.unsupported(
             command.at,
-            "the picker's own is used; write further flags into args",
+            "is not supported; put additional flags into args",
         )
     taken = dict.fromkeys((*_PICKER_FIELDS, "command"))
     rest = with_fields(container, name=Node(name.at, "epp"), **taken)

@@ -40,7 +40,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     if model is None or model.get("uri") is None:
         report.invalid(
             spec.at / "model",
-            "is required, here or in a config: its uri says what is served",
+            "model.uri is required, here or in a config",
         )
         return ()
     name, namespace = model.text("name") or builder.main.name, builder.main.namespace
@@ -60,7 +60,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     if secret is not None:
         report.unsupported(
             secret.at,
-            "models are not decrypted here; remove it, and use an image that does",
+            "decryption of models is not supported; remove it, and use an image that decrypts",
         )
     _download(builder, spec, model)
     _lora(builder, model)
@@ -84,14 +84,16 @@ def _mounts_weights(spec: Node) -> bool:
 def _mounted(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     """Converts a model that the user mounts where the presets' command looks for it."""
     report = builder.report
-    report.translated(model.at / "uri", f"is not downloaded: the pods mount the model at {WEIGHTS}")
+    report.translated(model.at / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
     report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
     _criticality(builder, model)
     report.consume(model.at / "name")
     for key in ("lora", "confidential"):
         field = model.get(key)
         if field is not None:
-            report.unsupported(field.at, "has no place beside a model that the user mounts")
+            report.unsupported(
+                field.at, "is not supported for a model that the pods mount themselves"
+            )
 
 
 def _criticality(builder: ServiceBuilder, model: Node) -> None:
@@ -102,7 +104,7 @@ def _criticality(builder: ServiceBuilder, model: Node) -> None:
     if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
         builder.report.left_out(
             field.at,
-            "KServe keeps it as an annotation, which its scheduler does not read; left out",
+            "has no effect in KServe's scheduler; ignored",
         )
     else:
         builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
@@ -120,7 +122,7 @@ def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     elif without and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
             enabled.at,
-            "the storage-initializer downloads from s3://; remove enabled: false",
+            "s3:// needs the storage-initializer; remove enabled: false",
         )
     elif enabled is not None:
         builder.report.consume(enabled.at)  # volumes and images are mounted either way
@@ -140,7 +142,9 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
         for key in ("lora", "confidential"):
             field = adapter.get(key)
             if field is not None:
-                builder.report.unsupported(field.at, "an adapter has a name and a uri")
+                builder.report.unsupported(
+                    field.at, "is not supported; an adapter has name and uri"
+                )
     limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 
@@ -194,7 +198,7 @@ def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) 
         else:
             builder.report.left_out(
                 container.at,
-                "nothing is downloaded from volumes and images; KServe leaves it out, as here",
+                "ignored, as in KServe: models in volumes and images are not downloaded",
             )
     return with_fields(pod, initContainers=Node(listed.at, kept) if kept else None)
 
@@ -212,12 +216,12 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
         elif key in _CONTROLLED:
             report.left_out(
                 field.at,
-                "KServe's controller always sets it; left out",
+                "KServe's controller overwrites it; ignored",
             )
         elif key not in _KNOWN:
             report.unsupported(
                 field.at,
-                f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
+                f"is not supported; the storage-initializer has {', '.join(_KNOWN)}",
             )
         elif present is None:
             copy_node(builder, target, field)
@@ -226,5 +230,5 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
         else:
             report.unsupported(
                 field.at,
-                "one storage-initializer serves all pods of a service; write the same in each",
+                "must be the same in all pods of a service",
             )

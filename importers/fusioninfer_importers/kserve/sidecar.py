@@ -64,4 +64,6 @@ def _override(builder: ServiceBuilder, target: Location, container: Node) -> Non
         if field.content == _PRESET.get(key, field):
             report.consume(field.at)
         elif key not in ("image", "resources", "command", "args"):
-            report.unsupported(field.at, "has no place: the sidecar has image, resources, flags")
+            report.unsupported(
+                field.at, "is not supported; the sidecar has image, resources and args"
+            )

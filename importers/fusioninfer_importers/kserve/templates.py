@@ -59,13 +59,13 @@ class Scope:
         if root in ("Name", "Namespace", "Labels", "Annotations"):
             root, parts = "ObjectMeta", [root, *parts]
         if root not in roots or not parts:
-            raise TemplateError(f"{path} is no field that is known here")
+            raise TemplateError(f"unknown field {path}")
         value: Any = roots[root]
         for part in parts:
             if value is None:
-                raise TemplateError(f"{path} is read, but the service does not set what holds it")
+                raise TemplateError(f"{path} is used, but the service does not set its parent")
             if not isinstance(value, Mapping):
-                raise TemplateError(f"{path} is no field that is known here")
+                raise TemplateError(f"unknown field {path}")
             value = value.get(_key(part))
         # Only these are maps.
         return value or None if parts[-1] in ("Labels", "Annotations") else value
@@ -187,7 +187,7 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None or token.lastgroup is None:
-            raise TemplateError(f"{text} is more than is evaluated here")
+            raise TemplateError(f"{text} is not supported")
         yield token.lastgroup, token[token.lastgroup]
         position = token.end()
         while position < len(text) and text[position].isspace():
@@ -206,7 +206,7 @@ def _call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
         return _operand(tokens, scope)
     function, rest = _FUNCTIONS.get(text), tokens[1:]
     if function is None:
-        raise TemplateError(f"the function {text} is not known here")
+        raise TemplateError(f"unknown function {text}")
     arguments: list[Any] = []
     while rest and rest[0] != ("mark", ")"):
         if text in ("and", "or") and arguments and _is_true(arguments[-1]) is (text == "or"):
@@ -229,10 +229,10 @@ def _operand(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
         return int(text), rest
     if kind == "field":
         if text == ".":
-            raise TemplateError(". is no field that is known here")
+            raise TemplateError("unknown field .")
         value = scope.field(text)
         if is_output(value):
-            raise TemplateError(f"{text} is an Output, whose value is not known yet")
+            raise TemplateError(f"{text} is an Output without a known value")
         return value, rest
     if (kind, text) == ("mark", "("):
         value, rest = _call(rest, scope)

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.plugins.importers import (
     EngineCommand,
     Location,
     SourceField,
-    flag_value,
+    get_flag_value,
     integer,
     is_output,
     labels,
@@ -59,7 +59,7 @@ def convert_workload(
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
-        builder.report.left_out(replicas.at, "is 0 while the service is stopped")
+        builder.report.left_out(replicas.at, "is 0 because the service is stopped")
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
     if component_type != "worker" and not _hands_over(workload):
@@ -78,7 +78,7 @@ def convert_workload(
 def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
     command = _program_of_its_own(workload.get("template"))
-    port = None if command is None else integer(flag_value(command.argv.texts(), PORT_FLAG))
+    port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
         settings = {"enabled": False, "enginePort": port}
         builder.default((*target, "kvTransfer"), settings, workload.at)
@@ -129,7 +129,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     if block is not None and _main_has(workload.get("template"), "command"):
         builder.report.translated(
             block.at,
-            "only says how many pods a replica has: the container's own command connects them",
+            "sets only the number of pods of a replica; the container's command connects them",
         )
         builder.report.consume(*(leaf.at for _, leaf in block.leaves()))
     elif block is not None:
@@ -139,7 +139,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
         error(
             FIELD_INVALID,
             at,
-            f"a replica has {pods} pods, but there is no worker to say what the others run",
+            f"a replica has {pods} pods, but worker is not set",
         )
     return int(pods)
 
@@ -171,7 +171,7 @@ def _templates(
         builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
-        report.left_out(worker.at, "has no effect: a replica is one pod; left out")
+        report.left_out(worker.at, "has no effect, because a replica is one pod; ignored")
         worker = None
     if worker is None:
         _template(builder, (*target, "template"), leader, workload)
@@ -225,7 +225,7 @@ def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node
         if key == MODEL_ROUTING:
             builder.report.left_out(
                 node.at,
-                "KServe's presets set it for routes by model name, which are not made here",
+                "set by KServe's presets; controls the header rule of the route",
             )
         else:
             copy_node(builder, (*target, key), node)
@@ -275,7 +275,8 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
     if _main_has(workload.get("template"), "command"):
         builder.report.translated(
             offloading.at,
-            "KServe tells only its presets' command about it; here the container's own is told too",
+            "KServe applies it only to the preset's command; here it applies to the container's "
+            "command too",
         )
 
 
@@ -301,7 +302,7 @@ def convert_devices(builder: ServiceBuilder) -> None:
     if device_class is None:
         for key in settings:
             place = builder.main.at("metadata", "annotations", key)
-            builder.report.invalid(place, f"says nothing without {PREFIX}device-class")
+            builder.report.invalid(place, f"has no effect without {PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
         "deviceClassName": (device_class, at("device-class"))
@@ -319,13 +320,13 @@ def convert_devices(builder: ServiceBuilder) -> None:
     if container not in (None, MAIN):
         builder.report.unsupported(
             at("container-name"),
-            "only the container main gets the devices; remove it",
+            "is not supported; only the container main gets devices",
         )
     for key in settings:
         place = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
             place,
-            "of these annotations device-class, device-count and cel-selector have a place",
+            "is not supported; the annotations are device-class, device-count and cel-selector",
         )
     for index, role in enumerate(builder.roles):
         if role["componentType"] == "router":

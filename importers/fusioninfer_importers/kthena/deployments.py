@@ -57,12 +57,12 @@ def convert_deployment(
     if spec.strategy is not None:
         report.unsupported(
             at / "strategy",
-            "replicas are LeaderWorkerSets, which change one after the other",
+            "is not supported; replicas are LeaderWorkerSets, which are updated one after another",
         )
     report.translated(
         document.at("metadata", "name"),
-        "its pods are behind a ModelServer: they become replicas of a service, each a "
-        "LeaderWorkerSet; delete the Deployment when they serve",
+        "becomes a service of LeaderWorkerSets, because a ModelServer selects its pods; delete "
+        "the Deployment once the service is ready",
     )
     roles = [{"name": _ROLE, "replicas": spec.replicas, "entryTemplate": entry}]
     model = ModelServing.model_validate(

@@ -62,7 +62,7 @@ def convert_template(
             else:
                 builder.report.left_out(
                     env / number,
-                    "Kthena's controller sets it in every container, also where it is written here",
+                    "Kthena's controller overwrites it in every container",
                 )
 
 
@@ -158,7 +158,7 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
         if isinstance(value, str) and PREFIX in value:
             report.unsupported(
                 at,
-                f"pods of ours have no label of {PREFIX}; their labels: {_ours()}",
+                f"pods have no labels of {PREFIX}; available: {_ours()}",
             )
         return value
     built: dict[Any, Any] = {}
@@ -180,7 +180,7 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
 def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one by which pods are told apart, whatever its values are."""
     if isinstance(key, str) and key in _KEYS:
-        report.translated(at, f"{key} is {_KEYS[key]} on pods of ours")
+        report.translated(at, f"{key} becomes {_KEYS[key]}")
         return _KEYS[key]
     return _same(report, key, at)
 
@@ -188,12 +188,12 @@ def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
 def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one that has the same values."""
     if isinstance(key, str) and key in _SAME:
-        report.translated(at, f"{key} is {_SAME[key]} on pods of ours")
+        report.translated(at, f"{key} becomes {_SAME[key]}")
         return _SAME[key]
     if isinstance(key, str) and key.startswith(PREFIX):
         report.unsupported(
             at,
-            f"pods of ours have no label {key} with these values; theirs: {_ours()}",
+            f"pods have no label {key} with these values; available: {_ours()}",
         )
     return key
 

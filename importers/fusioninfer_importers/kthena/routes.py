@@ -42,7 +42,7 @@ def route_matches(
         if asked not in names:
             report.invalid(
                 at / "body" / "model",
-                f"is none of the route's models ({', '.join(names)})",
+                f"must be one of the route's models ({', '.join(names)})",
             )
         names = [asked]
     headers = []
@@ -108,16 +108,16 @@ def _only_condition(
     conditions = [(kind, value) for kind, value in match if value is not None]
     report.consume(at)
     if len(conditions) != 1:
-        report.invalid(at, "needs one of exact, prefix and regex")
+        report.invalid(at, "needs one of exact, prefix or regex")
         return None
     kind, value = conditions[0]
     if kind == "prefix":
-        report.translated(at, "regular expressions differ between gateways")
+        report.translated(at, "the regular expression dialect depends on the gateway")
     elif kind == "regex":
         report.translated(
             at,
-            "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
-            f"dialect of their own: written as {full_match(str(value))}",
+            f"converted to {full_match(str(value))}, because gateways match the whole text and "
+            "Kthena any part of it; the dialect depends on the gateway",
         )
     return kind, str(value)
 
@@ -170,14 +170,14 @@ def convert_route(
         report.warning(
             BODY_BASED_ROUTING_NEEDED,
             at / ("modelName" if spec.model_name else "loraAdapters"),
-            f"is matched by the header {MODEL_HEADER}: the gateway must set it from the request's "
+            f"matched by the header {MODEL_HEADER}, which the gateway must set from the request "
             "body (body-based routing)",
         )
     report.consume(at / "modelName", at / "loraAdapters")
     if spec.rate_limit is not None:
         report.unsupported(
             at / "rateLimit",
-            "HTTPRoutes limit no tokens; use your gateway's own policy",
+            "is not supported by HTTPRoute; use a rate limit policy of your gateway",
         )
     used: list[Server] = []
     asked: set[str] = set()
@@ -189,7 +189,7 @@ def convert_route(
         asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if built else ())
     idle = [adapter for adapter in spec.lora_adapters or () if adapter not in asked]
     if idle:
-        message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
+        message = f"no rule that leads to a service asks for {', '.join(idle)}; ignored"
         report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
@@ -206,9 +206,9 @@ def convert_route(
     if spec.parent_refs is None:
         report.consume(at / "parentRefs")
     if not spec.rules:
-        report.warning(DOCUMENT_UNUSED, at, "is left out: it has no rules")
+        report.warning(DOCUMENT_UNUSED, at, "has no rules; ignored")
     elif not unique:
-        report.left_out(at, "is left out: it leads to no service")
+        report.left_out(at, "refers to no service of this input; ignored")
     _check_order(report, spec.rules, at / "rules")
     return shared
 
@@ -227,13 +227,13 @@ def _rule(
     targets = _targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
-        report.left_out(at, "is left out: it leads to no service")
+        report.left_out(at, "refers to no service of this input; ignored")
     if targets:
         _add_rule(_main(targets), rule, conditions, at, targets)
     if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
         report.left_out(
             at / "targetModels",
-            "there is one target, which gets every request",
+            "has no effect with a single target; ignored",
         )
     return targets
 
@@ -279,7 +279,7 @@ def _targets(
     nowhere = not any(map(_weight, rule.target_models))
     if nowhere:
         # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
-        report.invalid(at, "must have a weight above 0: no request would go anywhere")
+        report.invalid(at, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
         place = at / index
         names = (target.model_server_name, target.external_model_provider_name)
@@ -292,24 +292,24 @@ def _targets(
         elif names[1]:
             report.unsupported(
                 place / "externalModelProviderName",
-                "routes of ours lead to pods of the service; send these requests by a route of "
-                "your own, and leave the target out here",
+                "external models are not supported; route these requests with an HTTPRoute of "
+                "your own, and remove this target",
             )
         elif (document.namespace, names[0]) not in servers:
             report.unsupported(
                 place / "modelServerName",
-                f"{names[0]} leads to no service of this input; read its documents together",
+                f"{names[0]} refers to no service of this input; pass its documents together",
                 REFERENCE_MISSING,
             )
         elif any(servers[document.namespace, names[0]] is server for _, server, _ in targets):
             report.left_out(
                 place,
-                f"leads to {names[0]}, as another target of the rule; left out",
+                f"repeats the target {names[0]}; ignored",
             )
         elif nowhere:
             continue
         elif target.weight == 0:
-            report.left_out(place / "weight", "is 0: no request goes there; left out")
+            report.left_out(place / "weight", "is 0; the target is ignored")
         else:
             targets.append((target, servers[document.namespace, names[0]], place))
     return targets
@@ -336,7 +336,7 @@ def _add_rule(
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
-        backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
+        backoff = {} if interval is None else {"backoff": durations.format_route_duration(interval)}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
     builder.derive(target, built, at / "modelMatch")
     builder.set_origin((*target, "name"), at / "name", copied=True)
@@ -353,7 +353,7 @@ def _parent_refs(
     if parents is not None and parents != (spec.parent_refs or []):
         report.unsupported(
             at,
-            "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
+            "conflicts with the parentRefs of another ModelRoute; a service has one HTTPRoute",
         )
     elif spec.parent_refs is not None:
         builder.copy(target, spec.parent_refs, at)
@@ -383,8 +383,8 @@ def _rewrite_model_name(
     builder.derive((*target, len(rewrites)), rewrite, at)
     report.translated(
         at,
-        f"the picker rewrites it to {model}, the model of the ModelServer; that takes a picker and "
-        "a kind of llm-d, by default release 0.10",
+        f"the endpoint picker rewrites it to {model}, the model of the ModelServer; this needs "
+        "llm-d's endpoint picker and CRD (0.10 by default)",
     )
 
 
@@ -400,8 +400,8 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
             report.warning(
                 RULE_ORDER_DIFFERS,
                 at / later,
-                f"comes after rules[{earlier[0]}], which is less specific: HTTPRoutes ask the more "
-                "specific rule first, Kthena the first that matches",
+                f"comes after the less specific rules[{earlier[0]}]; HTTPRoute prefers the more "
+                "specific rule, Kthena the first match",
             )
 
 

@@ -101,10 +101,10 @@ def convert_policies(
         if not matching:
             report.unsupported(
                 at / "policyRef",
-                f"{name} is no AutoscalingPolicy of this input",
+                f"AutoscalingPolicy {name} is not in this input",
                 REFERENCE_MISSING,
             )
-            report.left_out(at, "is left out: it has no policy")
+            report.left_out(at, "has no policy; ignored")
             continue
         used.add(matching[0].document)
         _targets(
@@ -135,7 +135,7 @@ def convert_policies(
             report.warning(
                 DOCUMENT_UNUSED,
                 at,
-                "is left out: it has no target, and no AutoscalingPolicyBinding names it",
+                "has no target, and no AutoscalingPolicyBinding refers to it; ignored",
             )
 
 
@@ -203,7 +203,7 @@ def _disaggregated(
 
 def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
     for at in (policy.document.at("spec"), *more):
-        report.left_out(at, "is left out: it scales no role")
+        report.left_out(at, "scales no role; ignored")
 
 
 def _serving(
@@ -223,7 +223,7 @@ def _serving(
     if not matching:
         report.unsupported(
             at / "name",
-            f"{ref.name} is no ModelServing of this input; read them together",
+            f"ModelServing {ref.name} is not in this input; pass the documents together",
             REFERENCE_MISSING,
         )
         return None
@@ -251,9 +251,7 @@ def _scale(
             continue
         target = ("spec", "roles", indexes[0])
         if builder.get((*target, "autoscaling")) is not None:
-            report.unsupported(
-                scaled_role.at, f"{scaled_role.name} is scaled by another policy already"
-            )
+            report.unsupported(scaled_role.at, f"{scaled_role.name} has another policy already")
             continue
         report.consume(scaled_role.at)
         for document in (policy.document, scaled_role.at.document):
@@ -262,7 +260,7 @@ def _scale(
         if least > most:
             report.invalid(
                 scaled_role.at / "minReplicas",
-                f"is above maxReplicas ({most}), got {least}",
+                f"must be at most maxReplicas ({most}), got {least}",
             )
             least = most  # to check the rest as well
         _start(report, serving, indexes[0], scaled_role)
@@ -281,7 +279,7 @@ def _scale(
             scaled_role.at,
         )
         if not built["metrics"]:
-            report.unsupported(scaled_role.at, "no metric is left that it could be scaled by")
+            report.unsupported(scaled_role.at, "no supported metric is left")
             continue
         bounds = {"minReplicas": least, "maxReplicas": most}
         builder.derive(
@@ -299,7 +297,7 @@ def _scale(
         _unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
-        report.translated(place, "are those of roles without metrics of their own")
+        report.translated(place, "apply to roles without metrics of their own")
 
 
 def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
@@ -332,7 +330,7 @@ def _ratio(report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceF
     elif pair != (PREFILLER, DECODER):
         report.unsupported(
             at,
-            "bounds prefill for each decode, and these roles are no such pair",
+            "applies only to a pair of prefill and decode roles",
         )
         return
     bounds = {name: value for name, value in (("min", least), ("max", most)) if value > 0}
@@ -340,8 +338,7 @@ def _ratio(report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceF
     report.warning(
         REPLICA_RATIO_NOT_ENFORCED,
         at,
-        "is checked against the bounds at preview; the autoscalers of the two roles do not know of "
-        "each other",
+        "checked only at preview; the autoscalers of the two roles are independent",
     )
 
 
@@ -372,7 +369,7 @@ def metrics_of(
                 servers.popitem()
                 report.unsupported(
                     prometheus / "serverURL",
-                    "a role asks one Prometheus",
+                    "must be the same address for all metrics of a role",
                 )
                 continue
             report.consume(where)
@@ -386,12 +383,12 @@ def metrics_of(
         of_pods.append({"name": name, "target": target})
     for key, (_, where) in sources.items():
         if all(metric.key != key for metric, _ in metrics):
-            report.left_out(where, "no metric has this name; left out")
+            report.left_out(where, "no metric has this name; ignored")
     if queries and of_pods:
         report.unsupported(
             at,
-            "takes its metrics from pods and from Prometheus: an autoscaler of ours asks one of "
-            "them; write those of pods as queries (they are left out)",
+            "mixes pod metrics and Prometheus queries; an autoscaler has one source; express pod "
+            "metrics as queries (they are ignored)",
         )
     if queries:
         return {"engine": "KEDA", "prometheus": next(iter(servers)), "metrics": queries}
@@ -410,7 +407,7 @@ def _check_selector(
     if selector.match_expressions or not same:
         report.unsupported(
             at / "labelSelector",
-            f"the metric is that of all entry pods of {role}: it may choose none of them",
+            f"the metric covers all entry pods of {role}; remove the selector",
         )
 
 
@@ -430,13 +427,13 @@ def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> 
     if panic is not None and panic.percent == 0:
         report.left_out(
             where / "panicPolicy",
-            "adds no instance (percent: 0); left out",
+            "adds no instance (percent: 0); ignored",
         )
     elif panic is not None:
         report.unsupported(
             where / "panicPolicy",
-            "Kubernetes' autoscaler has no other pace in a rush; give stablePolicy the percent and "
-            "period that a rush needs: a larger pace is used only where the metrics ask for it",
+            "is not supported by HorizontalPodAutoscaler; raise percent and period of "
+            "stablePolicy instead",
         )
     report.consume(at / "tolerancePercent")
     if spec.tolerance_percent not in (None, _TOLERANCE):
@@ -444,7 +441,7 @@ def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> 
             SCALING_TOLERANCE_VERSION,
             at / "tolerancePercent",
             f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
-            f"HPAConfigurableTolerance of 1.33: others know {_TOLERANCE} alone",
+            f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_TOLERANCE}",
         )
         for direction in built.values():
             direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"

@@ -66,13 +66,13 @@ def convert_server(
     at = document.at("spec")
     serving = _selected(report, document, spec, servings)
     if serving is None:
-        report.left_out(at, "is left out: it leads to no service")
+        report.left_out(at, "refers to no service of this input; ignored")
         return None
     builder = serving.builder
     if any(role["componentType"] == ROUTER for role in builder.roles):
         report.unsupported(
             at,
-            "a service has one pool, and another ModelServer selects these pods already",
+            "conflicts with another ModelServer that selects the same pods; a service has one pool",
         )
         return None
     _phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
@@ -82,7 +82,7 @@ def convert_server(
     if spec.workload_port.protocol == "https":
         report.unsupported(
             at / "workloadPort" / "protocol",
-            "gateway and picker speak plain HTTP to the pods; end TLS at the Gateway",
+            "is not supported; terminate TLS at the Gateway",
         )
     report.consume(at / "workloadPort" / "protocol")
     _engine(serving, spec, at)
@@ -91,8 +91,8 @@ def convert_server(
     builder.default((*router, "scorers"), dict(SCORERS), at)
     report.chosen(
         at,
-        "the picker scores as Kthena's router by default, each with 1: prefix cache, KV cache and "
-        "waiting requests; it has no least-latency",
+        "not set; scores as Kthena's router does by default, each with weight 1: prefix cache, "
+        "KV cache and queued requests (least-latency is not available)",
     )
     return Server(document, spec, serving, router)
 
@@ -116,7 +116,7 @@ def _selected(
     if not matches:
         report.unsupported(
             at / "matchLabels",
-            "selects no pods of a ModelServing or Deployment of this input; read them together",
+            "selects no pods of this input; pass the ModelServing or Deployment together",
             REFERENCE_MISSING,
         )
         return None
@@ -125,8 +125,8 @@ def _selected(
         kinds = " or ".join(dict.fromkeys(f"{match.builder.main.kind}s" for match, _ in matches))
         report.unsupported(
             at / "matchLabels",
-            f"selects pods of several {kinds} ({names}), and a pool holds those of one "
-            "service; make a ModelServer and a rule for each",
+            f"selects pods of several {kinds} ({names}); a pool has the pods of one service; "
+            "create a ModelServer and a rule for each",
         )
         return None
     serving, matched = matches[0]
@@ -134,8 +134,8 @@ def _selected(
     if left:
         report.unsupported(
             at / "matchLabels",
-            f"selects {', '.join(matched)} without {', '.join(left)}, and the pool of a service "
-            "holds all of its roles; make two services of them",
+            f"selects {', '.join(matched)} without {', '.join(left)}; a pool has all roles of a "
+            "service; split them into two services",
         )
     return serving
 
@@ -163,7 +163,7 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
     if group.group_key != _GROUP_KEY:
         builder.report.unsupported(
             at / "groupKey",
-            f"prefill and decode pair by serving group ({_GROUP_KEY}), got {group.group_key}",
+            f"must be {_GROUP_KEY}, got {group.group_key}",
         )
     wanted = {
         PREFILLER: (group.prefill_labels, at / "prefillLabels"),
@@ -200,27 +200,27 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     engines = {command.engine.name for command in engines_found if command.engine is not None}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
-        report.invalid(place, f"the pods run {', '.join(sorted(engines))}")
+        report.invalid(place, f"must match the engine of the pods, {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
             place,
-            "no container's program is known, and the picker then reads vLLM's metrics; start it "
-            "as `python3 -m sglang.launch_server`",
+            "the engine cannot be detected, and the endpoint picker would read vLLM's metrics; "
+            "start it with `python3 -m sglang.launch_server`",
             ENGINE_UNKNOWN,
         )
     elif not engines:
-        report.info(ENGINE_UNKNOWN, place, "no container's program is known; vLLM is assumed")
+        report.info(ENGINE_UNKNOWN, place, "the engine cannot be detected; assuming vLLM")
     served = {name for command in engines_found for name in command.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
             SERVED_MODEL_DIFFERS,
             at / "model",
-            f"the engines serve {', '.join(sorted(served))} by their arguments",
+            f"differs from the model in the engines' arguments, {', '.join(sorted(served))}",
         )
     elif spec.model is not None and not served:
         report.left_out(
             at / "model",
-            "the engines' arguments do not say which model they serve",
+            "the engines' arguments do not name a model",
         )
 
 
@@ -234,7 +234,7 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
         if role["componentType"] in (PREFILLER, DECODER)
     ]
     if connector_spec is not None and not pair:
-        builder.report.left_out(at, "has no effect without prefill and decode; left out")
+        builder.report.left_out(at, "has no effect without prefill and decode; ignored")
         return
     if connector_spec is not None:
         builder.report.consume(at)
@@ -248,7 +248,7 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
         if connector_spec is not None:
             builder.report.left_out(
                 at / "type",
-                "the engines' own settings say how the KV cache is handed over",
+                "overridden by the engines' own KV transfer settings",
             )
         return
     connector, protocol = _CONNECTORS[kind]
@@ -280,7 +280,7 @@ def check_traffic_policy(server: Server) -> None:
     if policy.retry is not None and not routed:
         report.unsupported(
             at / "retry",
-            "there is no route to write it into; read its ModelRoute together",
+            "needs a route; pass its ModelRoute together",
             REFERENCE_MISSING,
         )
     if policy.timeout is not None:
@@ -289,13 +289,13 @@ def check_traffic_policy(server: Server) -> None:
         report.warning(
             HEADER_TIMEOUT_LEFT_OUT,
             at / "timeout",
-            f"{policy.timeout} is left out: Kthena's timeout ends at the response headers, and "
-            "those of an HTTPRoute would cut streamed answers",
+            f"{policy.timeout} is ignored: Kthena's timeout ends at the response headers, and a "
+            "timeout of an HTTPRoute would cut streamed responses",
         )
     if policy.retry is not None and routed:
         report.warning(
             RETRY_EXPERIMENTAL,
             at / "retry",
-            "stands in the experimental channel of the Gateway API: its standard CRDs refuse it",
+            "is in the experimental channel of the Gateway API; the standard CRDs reject it",
         )
     report.consume(at)

@@ -83,7 +83,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         if role.worker_template is not None:
             builder.report.left_out(
                 at / "workerTemplate",
-                "has no effect without workerReplicas; left out",
+                "has no effect without workerReplicas; ignored",
             )
         return
     count = at / "workerReplicas"
@@ -113,7 +113,7 @@ def _role_rollout(
     if role.partition is not None:
         place = at / "partition"
         if by_role:
-            count = replicas_of(role.partition, 1 if role.replicas is None else role.replicas)
+            count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
                 builder.report.translated(place, f"{role.partition} of the replicas is {count}")
@@ -124,11 +124,11 @@ def _role_rollout(
 def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
     builder.report.left_out(
         at,
-        "has no effect without rolloutStrategy.type RoleRollingUpdate; left out",
+        "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored",
     )
 
 
-def replicas_of(partition: CountOrPercentage, replicas: int) -> int:
+def count_replicas(partition: CountOrPercentage, replicas: int) -> int:
     """A partition in replicas; Kthena rounds percentages up."""
     if isinstance(partition, int):
         return partition
@@ -151,8 +151,8 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     for index, plugin in enumerate(spec.plugins or ()):
         builder.report.unsupported(
             at / "plugins" / index,
-            f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
-            "it adds into the pod templates",
+            f"plugin {plugin.get('name')} runs in Kthena's controller; add its changes to the pod "
+            "templates",
         )
 
 
@@ -197,8 +197,7 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
         report.warning(
             RECOVERY_DIFFERS,
             place,
-            "LeaderWorkerSet recreates the pods of the failed replica, not those of the other "
-            "replicas and roles of its group",
+            "LeaderWorkerSet recreates only the pods of the failed replica, not the whole group",
         )
     grace = spec.template.restart_grace_period_seconds
     where = at / "template" / "restartGracePeriodSeconds"
@@ -206,7 +205,7 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
     if policy == "None" and grace is not None:
         report.left_out(
             where,
-            "has no effect with recoveryPolicy None; left out",
+            "has no effect with recoveryPolicy None; ignored",
         )
     elif grace:
         report.warning(
@@ -229,7 +228,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         if update is not None:
             builder.report.invalid(
                 place,
-                "must not be set with RoleRollingUpdate: set it on the roles",
+                "conflicts with RoleRollingUpdate; set it on the roles",
             )
         return
     builder.report.consume(kind)
@@ -240,15 +239,17 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         if strategy.type is not None:
             builder.report.translated(
                 kind,
-                "there is one group: its replicas change one after the other",
+                "with a single group, its replicas are updated one after another",
             )
         if update.max_unavailable is not None:
-            builder.report.translated(place / "maxUnavailable", "there is one group; left out")
+            builder.report.translated(
+                place / "maxUnavailable", "has no effect with a single group; ignored"
+            )
         return
     builder.default(level, "Group", kind)
     builder.copy_fields(target, place, "maxUnavailable")
     if update.partition is not None:
-        count = replicas_of(update.partition, groups)
+        count = count_replicas(update.partition, groups)
         builder.derive((*target, "partition"), count, place / "partition")
         if count != update.partition:
             builder.report.translated(
@@ -265,7 +266,7 @@ def convert_gang(serving: Serving) -> None:
     if group.gang_policy is not None and group.gangpolicy is not None:
         builder.report.invalid(
             here / "gangpolicy",
-            "is gangPolicy, which is given too; give it once",
+            "conflicts with gangPolicy; remove one of them",
         )
     if convert_queue(builder):
         _without_gang(serving, here)
@@ -281,7 +282,7 @@ def convert_gang(serving: Serving) -> None:
         if not volcano:
             builder.report.left_out(
                 place,
-                f"has no effect with schedulerName {scheduler}; left out",
+                f"has no effect with schedulerName {scheduler}; ignored",
             )
         else:
             builder.copy_fields(GANG, place, "minRoleReplicas")
@@ -320,14 +321,14 @@ def _gang_mode(serving: Serving) -> str | None:
         for _, at in scaled.values():
             builder.report.translated(
                 at,
-                "all roles scale to 0: nothing is held together, no PodGroup",
+                "all roles scale to zero; no PodGroup is created",
             )
         return "Off"
     for name, (count, at) in scaled.items():
         builder.default((*_MINIMA, name), count, at)
         builder.report.translated(
             at,
-            f"the gang needs {count} replicas of {name}, its minimum",
+            f"the gang needs at least {count} replicas of {name}",
         )
     # Our own rules report minima that are all 0.
     return None if none else "On"
@@ -343,7 +344,7 @@ def _topologies(
         scheduler = builder.get((*SCHEDULING, "schedulerName"))
         builder.report.left_out(
             at,
-            f"has no effect with schedulerName {scheduler}; left out",
+            f"has no effect with schedulerName {scheduler}; ignored",
         )
         return
     target = (*GANG, "networkTopology")
@@ -364,5 +365,5 @@ def _topology(
     if rule.highest_tier_name is not None:
         builder.report.unsupported(
             at / "highestTierName",
-            "tiers are numbers; use highestTierAllowed",
+            "is not supported; use highestTierAllowed",
         )

@@ -64,8 +64,8 @@ def convert_cache(
     if document is None:
         builder.report.unsupported(
             at,
-            f"the ModelCache {reference.name} of namespace {namespace} is not in this input; add "
-            "it as a document, or state the service's model",
+            f"ModelCache {reference.name} of namespace {namespace} is not in this input; add it "
+            "as a document, or set the service's model",
             REFERENCE_MISSING,
         )
         return
@@ -95,7 +95,8 @@ def convert_cache(
         builder.derive((*kept, "job", "timeout"), f"{hours}h", place / "sizeGiB")
         builder.report.chosen(
             place / "sizeGiB",
-            f"the download may take {hours}h ({_GIB_AN_HOUR} GiB an hour); theirs has no limit",
+            f"not set; the download may take {hours}h ({_GIB_AN_HOUR} GiB per hour); Modelplane "
+            "has no timeout",
         )
     for key, value in (("warmUp", True), ("mountModel", True), ("readOnly", False)):
         builder.default((*kept, key), value, at)
@@ -103,7 +104,7 @@ def convert_cache(
     name = _path_as_name(builder)
     if name is not None:
         builder.default((*_MODEL, "name"), name, at)
-        builder.report.chosen(at, f"no engine names the model: requests ask for {name}")
+        builder.report.chosen(at, f"no engine sets a served model name; requests use {name}")
     convert_cluster(builder, cache.spec.cluster_selector, spec / "clusterSelector")
 
 
@@ -114,13 +115,12 @@ def check_cache_users(report: ConversionReport, caches: Caches) -> None:
         if not users and cache is not None:
             report.unsupported(
                 document.at("spec"),
-                "no ModelDeployment of this input refers to it; give both in one input, or "
-                "remove it",
+                "no ModelDeployment of this input refers to it; pass both together, or remove it",
             )
         elif users > 1:
             report.translated(
                 document.at("spec", "huggingFace", "sizeGiB"),
-                f"each of {users} services keeps a copy of its own, in a volume of its own",
+                f"each of the {users} services gets its own volume and copy",
             )
 
 

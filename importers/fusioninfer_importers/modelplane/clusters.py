@@ -25,8 +25,8 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
     builder.report.translated(
         at,
-        "is carried into an annotation: a service is in the cluster of its Pulumi provider or "
-        "kubectl context, which must be one of these",
+        "becomes an annotation; the cluster is that of the Pulumi provider or kubectl context, "
+        "and must be one of these",
     )
 
 
@@ -37,8 +37,7 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
         if required.get(key, value) != value:
             builder.report.invalid(
                 at / key,
-                f"no cluster can be both {key}={required[key]}, as is asked for elsewhere,"
-                f" and {key}={value}",
+                f"{key}={value} conflicts with {key}={required[key]}; no cluster has both",
             )
             continue
         required[key] = value
@@ -67,6 +66,6 @@ def convert_tolerations(
     builder.derive(_TOLERATIONS, text, at)
     builder.report.translated(
         at,
-        "is about taints of clusters, and carried into an annotation; tolerations of nodes stand "
-        "in the pod templates",
+        "becomes an annotation, because it concerns clusters; set tolerations for nodes in the "
+        "pod templates",
     )

@@ -45,7 +45,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         consume_envelope(report, document)
         report.unsupported(
             document.at("spec"),
-            "is outside of the cluster; lead to it by a route of your own beside the service's",
+            "external endpoints are not supported; route to it with an HTTPRoute of your own",
         )
     check_cache_users(report, caches)
     return report.finish()

@@ -57,7 +57,7 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
         elif present not in (None, value):
             builder.report.unsupported(
                 place,
-                f"a service has one set of labels, metadata.labels says {present}",
+                f"conflicts with {present} in metadata.labels; a service has one set of labels",
             )
         else:
             builder.copy(target, value, place)
@@ -87,8 +87,8 @@ def _replica(
         add_router(builder, at / "serving", pairs=True)
     report.translated(
         at / "engines",
-        "Modelplane pins pods to the node pool that it chose (modelplane.ai/pool); here their "
-        "claims choose nodes, and a pod without one may be placed on any",
+        "pods are not pinned to a node pool (modelplane.ai/pool); their device claims select "
+        "nodes, and pods without a claim run on any node",
     )
     convert_replicas(builder, replicas)
     convert_cluster(builder, replica.cluster_selector, at / "clusterSelector")
@@ -148,7 +148,7 @@ def convert_engine(
             builder.default((*target, "replicas"), 1, at)
             report.chosen(
                 at / "copies",
-                "is not stated: 1 is assumed, and with it the share of prefill",
+                "not set; assuming 1, which also sets the share of prefill",
             )
         builder.default((*target, "kvTransfer"), {}, at / "phase")
     roles = {member.role: index for index, member in enumerate(engine.members)}
@@ -186,7 +186,7 @@ def _member(
         # The commands of the members connect them.
         builder.default((*target, "multinode", "launcher"), "none", at)
     elif member.worker is not None:
-        builder.report.invalid(at / "worker", "belongs to a member of role Worker")
+        builder.report.invalid(at / "worker", "is valid only for a member of role Worker")
 
 
 def _check_members(
@@ -228,14 +228,14 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     if spec.routing is not None and pairs:
         _router(builder, spec.routing, at / "routing")
     elif spec.routing is not None:
-        report.left_out(at / "routing", "has no effect without prefill; left out")
+        report.left_out(at / "routing", "has no effect without prefill; ignored")
     convert_replicas(builder, spec.replicas)
     convert_cluster(builder, spec.cluster_selector, at / "clusterSelector")
     convert_cache(builder, spec.model_cache_ref, at / "modelCacheRef", caches)
     if spec.model:
         report.unsupported(at / "model", "name the model in the engine's arguments")
     elif spec.model is not None:
-        report.left_out(at / "model", "says nothing; the engine's arguments name the model")
+        report.left_out(at / "model", "has no effect; the engine's arguments name the model")
 
 
 def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
@@ -270,7 +270,7 @@ def _workers(
         # The proposal adds no arguments to a command: every node runs it unchanged.
         builder.report.translated(
             place / "tensor",
-            "adds no argument to a command; left out, the command says it",
+            "has no effect on a container with a command; ignored",
         )
         if topology.pipeline is not None:
             builder.derive((*target, "multinode", "nodeCount"), nodes, place / "pipeline")

@@ -149,7 +149,7 @@ def convert_devices(
         for _, at in asked:
             builder.report.unsupported(
                 at,
-                "the claims of a role are those of all of its pods, and its members differ",
+                "all members of a role must have the same claims",
             )
         return
     for index, device in enumerate(first.devices):
@@ -176,8 +176,8 @@ def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: Source
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
     builder.report.chosen(
         at / "selectors",
-        f"DeviceClass {drivers[0]}, by the driver in the expressions, takes the place of the "
-        "InferenceClass's",
+        f"not set; uses DeviceClass {drivers[0]}, the driver in the expressions, in place of the "
+        "InferenceClass",
     )
     builder.copy((*target, "count"), device.count, at / "count")
     builder.derive((*target, "selectors"), expressions, at / "selectors")

@@ -89,13 +89,13 @@ def convert_service(
     if not shares:
         report.left_out(
             document.at("metadata", "name"),
-            "is left out: it leads to no service",
+            "refers to no service of this input; ignored",
         )
         return []
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
         report.left_out(
             shares[0].at / "weight",
-            "there is one service, which gets every request",
+            "has no effect with a single service; ignored",
         )
     main = max(shares, key=lambda share: share.part)
     at = document.at("spec", "endpoints")
@@ -108,8 +108,8 @@ def convert_service(
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
     report.chosen(
         at,
-        "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
-        "Modelplane's routes in the clusters of its pods",
+        "not set; the route attaches to modelplane-system/inference-gateway, as Modelplane's "
+        "routes do",
     )
     for share in shares:
         if share.cluster is not None:
@@ -121,9 +121,8 @@ def convert_service(
         if other is not None:
             report.unsupported(
                 share.at,
-                f"{share.deployment.builder.main.name} and {builder.main.name} are not in one "
-                f"cluster ({other}), and a route leads to pods of its own; give each a "
-                "ModelService",
+                f"{share.deployment.builder.main.name} and {builder.main.name} are in different "
+                f"clusters ({other}); create a ModelService for each",
             )
     return [(share.deployment, str(builder.main.name), share.at) for share in others]
 
@@ -200,8 +199,8 @@ def _shares(
         if not selected:
             report.unsupported(
                 at,
-                "selects no ModelDeployment of this input; add its document, or lead to endpoints "
-                "elsewhere by a route of your own",
+                "selects no ModelDeployment of this input; add it as a document, or route to "
+                "external endpoints with an HTTPRoute of your own",
                 REFERENCE_MISSING,
             )
         fresh = [deployment for deployment in selected if id(deployment) not in taken]
@@ -226,11 +225,11 @@ def _report_repeated(
     if cluster == first.cluster:
         report.left_out(
             at,
-            f"leads to {name}, as an entry before it does, which counts; left out",
+            f"repeats the entry for {name}; ignored",
         )
         return
     report.unsupported(
         at,
-        f"leads to replicas of {name} in another cluster than an entry before it, and a service is "
-        "in one cluster; apply it to both, and split requests in front of them",
+        f"refers to replicas of {name} in another cluster; a service is in one cluster; deploy it "
+        "to both, and split requests in front of them",
     )

@@ -1,0 +1,407 @@
+"""Types of fields: strings, labels, counts, amounts, On and Off, and any JSON."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error, string_format
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, errors, shown
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
+from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
+    INPUT_TOO_LARGE,
+    INVALID_FORMAT,
+    OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE,
+)
+from fusioninfer_pulumi.schemas.kind_schema import Part
+from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
+
+#: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
+MAX_COUNT = 10_000
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
+# Counts and ports
+
+#: Replicas, nodes: a whole number. `true`, `"2"` and `1.5` are none.
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+# Strings
+
+#: Any string but the empty one.
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+#: A name that stands behind another one in DNS-1035 names, and may begin with a digit.
+PartName = Annotated[
+    str,
+    string_format(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "a name of a-z, 0-9 and - that starts and ends with a letter or digit",
+        min_length=1,
+        max_length=63,
+    ),
+]
+
+#: A name that becomes part of DNS-1035 names.
+Name = Annotated[
+    str,
+    string_format(
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit",
+        min_length=1,
+        max_length=63,
+    ),
+]
+
+#: Name of any object (DNS-1123 subdomain).
+ObjectName = Annotated[
+    str,
+    string_format(
+        r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        "a name of at most 253 of a-z, 0-9, - and . that starts and ends with a letter or digit",
+    ),
+]
+
+#: Name of a scheduler.
+SchedulerName = Annotated[str, string_format(r"^\S+$", "the name of a scheduler")]
+
+#: A web address.
+WebAddress = Annotated[
+    str, string_format(r"^https?://\S+$", "an address that starts with http:// or https://")
+]
+
+
+def _leaf_text(value: Any) -> Any:
+    if isinstance(value, str) or is_output(value):
+        return value
+    raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
+
+
+#: Marks a field in the JSON Schema that may be a pulumi Output.
+OUTPUT_MARK = "x-output"
+
+
+class _PassedOn:
+    """Takes a pulumi Output beside the values of another type: the field is only passed on."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def validated(value: Any, known: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            return value if is_output(value) else known(value)
+
+        return core_schema.no_info_wrap_validator_function(
+            validated, handler.generate_schema(self._kind)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(core), OUTPUT_MARK: True}
+
+
+#: A string that may be a pulumi Output.
+StringOrOutput = Annotated[
+    Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
+]
+#: Any string but the empty one, or a pulumi Output.
+TextOrOutput = Annotated[Any, _PassedOn(Text)]
+#: Name of any object, or a pulumi Output.
+NameOrOutput = Annotated[Any, _PassedOn(ObjectName)]
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace(value: Any) -> Any:
+    if is_output(value):
+        return value
+    if not isinstance(value, str):
+        raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
+    if _DNS_LABEL.fullmatch(value) is None:
+        message = f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}"
+        raise rule_error(INVALID_FORMAT, message)
+    return value
+
+
+#: A namespace, which may be a pulumi Output.
+Namespace = Annotated[
+    Any, PlainValidator(_namespace), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
+]
+
+# Labels and annotations
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def label_key_finding(at: Location, key: object) -> Finding | None:
+    """What is wrong with the key of a label or annotation; None when it is valid."""
+    if not isinstance(key, str):
+        return error(WRONG_TYPE, at, f"key {shown(key)} must be a string")
+    prefix, slash, name = key.rpartition("/")
+    valid = len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
+    if slash:
+        valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
+    if valid:
+        return None
+    return error(INVALID_FORMAT, at, f"{shown(key)} is no valid Kubernetes label or annotation key")
+
+
+def label_finding(at: Location, key: object, value: object) -> Finding | None:
+    """What is wrong with a label; None when Kubernetes takes it."""
+    problem = label_key_finding(at, key)
+    if problem is not None:
+        return problem
+    if not isinstance(value, str):
+        return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
+    if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
+        return error(
+            INVALID_FORMAT,
+            at,
+            f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
+        )
+    return None
+
+
+def _label_key(value: Any) -> Any:
+    if is_output(value):
+        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
+    raise_findings("label", filter(None, [label_key_finding((), value)]))
+    return value
+
+
+def _each(check: Callable[[Location, object, object], Finding | None]) -> BeforeValidator:
+    def checked(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            findings = (check((), key, item) for key, item in value.items())
+            raise_findings("labels", filter(None, findings))
+        return value
+
+    return BeforeValidator(checked)
+
+
+def _key_finding(at: Location, key: object, value: object) -> Finding | None:
+    del value
+    return label_key_finding(at, key)
+
+
+def _passed_label_finding(at: Location, key: object, value: object) -> Finding | None:
+    return label_key_finding(at, key) if is_output(value) else label_finding(at, key, value)
+
+
+#: The key of a label.
+LabelKey = Annotated[
+    str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
+]
+LabelMap = Annotated[dict[str, str], _each(label_finding)]
+#: Labels whose values may be pulumi Outputs.
+LabelMapOrOutput = Annotated[dict[str, StringOrOutput], _each(_passed_label_finding)]
+AnnotationMap = Annotated[dict[str, StringOrOutput], _each(_key_finding)]
+
+# Amounts
+
+_PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
+
+
+def _bytes(value: Any) -> str:
+    amount = _parsed(value) if isinstance(value, (str, int)) else None
+    if amount is None or amount <= 0 or amount != amount.to_integral_value():
+        message = f"must be an amount of bytes such as 80Gi, got {shown(value)}"
+        raise rule_error(INVALID_FORMAT, message)
+    return str(value)
+
+
+def _quantity(value: Any) -> str:
+    amount = _parsed(value)
+    if amount is None or amount <= 0:
+        raise rule_error(
+            INVALID_FORMAT,
+            f"must be an amount above 0 such as 5, 500m or 16Gi, got {shown(value)}",
+        )
+    return str(value)
+
+
+def _parsed(value: Any) -> Decimal | None:
+    try:
+        return quantity.parse(value) if isinstance(value, (str, int, float)) else None
+    except ValueError:
+        return None
+
+
+def _count(value: Any, *, least: int) -> Any:
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+    share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
+    if counted or (share is not None and int(share[1]) >= least):
+        return value
+    raise rule_error(
+        INVALID_FORMAT,
+        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {shown(value)}",
+    )
+
+
+def _count_schema(percentage: str) -> WithJsonSchema:
+    count = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
+    return WithJsonSchema({"anyOf": [count, {"type": "string", "pattern": percentage}]})
+
+
+#: An amount above 0, as Kubernetes writes it.
+Quantity = Annotated[
+    str,
+    PlainValidator(_quantity),
+    WithJsonSchema({"type": ["string", "number"], "minLength": 1, "exclusiveMinimum": 0}),
+]
+
+#: Memory or disk, at least a byte.
+Bytes = Annotated[
+    str,
+    PlainValidator(_bytes),
+    WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
+]
+
+#: A count, or a share of another one that is not 0%.
+CountOrPercentage = Annotated[
+    int | str,
+    PlainValidator(partial(_count, least=1)),
+    _count_schema("^(100|[1-9][0-9]?)%$"),
+]
+
+#: The same, where 0% means something.
+CountOrAnyPercentage = Annotated[
+    int | str,
+    PlainValidator(partial(_count, least=0)),
+    _count_schema("^(100|[1-9]?[0-9])%$"),
+]
+
+# On and Off
+
+_SPELLINGS = {True: "On", False: "Off"}
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+class _Unquoted:
+    """Takes a boolean for On or Off, as YAML reads those words where they are not quoted."""
+
+    def __get_pydantic_core_schema__(
+        self, source: type[enum.Enum], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def meant(value: Any) -> Any:
+            return _SPELLINGS[value] if isinstance(value, bool) else value
+
+        return core_schema.no_info_before_validator_function(meant, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # YAML 1.1, which some editors still read, takes an unquoted Off for false.
+        schema = handler(core)
+        choices = handler.resolve_ref_schema(schema)["enum"]
+        also = [read for read, word in _SPELLINGS.items() if word in choices]
+        return {"anyOf": [schema, {"enum": also}]}
+
+
+#: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
+OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
+
+# Parts of Kubernetes' objects
+
+
+def fits(part: Part) -> AfterValidator:
+    """Refuses what does not fit the schema of a part of a Kubernetes object."""
+
+    def check(value: Any) -> Any:
+        raise_findings("part", errors(part_findings((), value, part)))
+        return value
+
+    return AfterValidator(check)
+
+
+# Any JSON
+
+
+def _kubernetes(value: Any) -> Any:
+    plain = to_plain(value)
+    for named, also in find_duplicate_fields(plain):
+        raise rule_error(DUPLICATE_KEY, f"{named} and {also} are the same field; give it once")
+    return use_kubernetes_names(plain)
+
+
+#: A part of a pod template as in YAML, in camelCase; or as pulumi_kubernetes takes it: typed args,
+#: or a dictionary with snake_case names.
+PodPart = Annotated[dict[str, Any], BeforeValidator(_kubernetes)]
+#: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
+PodTemplate = Annotated[
+    dict[str, Any],
+    BeforeValidator(_kubernetes),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "A Kubernetes PodTemplateSpec.",
+            "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}},
+            "required": ["spec"],
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
+    """Checks that a value and everything in it can be written as JSON; Outputs can be later."""
+    if depth > MAX_DEPTH:
+        yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str):
+                yield from json_findings((*at, key), item, depth + 1)
+            else:
+                yield error(
+                    WRONG_TYPE,
+                    at,
+                    f"keys must be strings, got {shown(key)}; quote it in YAML",
+                )
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from json_findings((*at, index), item, depth + 1)
+    elif isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
+    elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
+        yield error(WRONG_TYPE, at, f"must be plain data, got {shown(value)}")
+
+
+def known_json_findings(
+    at: Location, value: Any, outputs: tuple[str, ...] = ()
+) -> Iterator[Finding]:
+    """As `json_findings`; Outputs are refused, but for the values of the keys `outputs`."""
+    yield from json_findings(at, value)
+    for path in output_paths(value):
+        if not set(outputs) & set(path):
+            yield error(OUTPUT_NOT_ALLOWED, (*at, *path), OUTPUT_HINT)

@@ -1,0 +1,288 @@
+"""What is judged of a service as it is written, before anything is built of it.
+
+Every field is valid by then: its model has refused the others. These checks hold what fields say of
+each other. They stand in `api`, not in `checks`, because the constructor of `InferenceServiceArgs`
+raises what they find. Each model's own rules stand beside its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.device_claims import claim_findings
+from fusioninfer_pulumi.api.engine import parallelism_findings
+from fusioninfer_pulumi.api.field_types import MAX_COUNT
+from fusioninfer_pulumi.api.kv_offloading import offloading_findings
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs, kv_transfer_findings
+from fusioninfer_pulumi.api.model import model_findings
+from fusioninfer_pulumi.api.pod_template import pod_template_findings
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.route import (
+    GatewayArgs,
+    HttpRouteArgs,
+    gateway_findings,
+    httproute_findings,
+    model_rewrite_findings,
+)
+from fusioninfer_pulumi.api.router import (
+    network_policy_findings,
+    picker_findings,
+)
+from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
+from fusioninfer_pulumi.api.spec_model import reject_fields
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
+    NAME_NOT_FOUND,
+    OUT_OF_RANGE,
+    SET_BY_LIBRARY,
+)
+
+#: Fields of routers.
+ROUTER_FIELDS = (
+    "strategy",
+    "scorers",
+    "httproute",
+    "gateway",
+    "endpoint_picker",
+    "endpoint_picker_config",
+    "pool",
+    "model_rewrites",
+    "network_policy",
+    "reference_grants",
+)
+#: Fields of routers that only an endpoint picker and its pool read.
+_PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
+#: Fields of roles that serve a model.
+_SERVING_FIELDS = tuple(
+    field
+    for field in RoleArgs.model_fields
+    if field not in ("name", "component_type", "pod_labels", "pod_annotations", *ROUTER_FIELDS)
+)
+
+
+def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
+    """Checks a service, each field of which is valid, in the order of the fields."""
+    for key in metadata.labels:
+        if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
+            message = "is set by fusioninfer-pulumi; remove it"
+            yield error(SET_BY_LIBRARY, ("metadata", "labels", key), message)
+    yield from _pod_metadata(spec)
+    yield from _role_list(spec)
+    for index, role in enumerate(spec.roles):
+        yield from role_findings(("roles", index), role, modelled=spec.model is not None)
+        if (spec.groups or 0) * role.replicas > MAX_COUNT:
+            message = f"must be at most {MAX_COUNT} over all groups"
+            got = f", got {spec.groups} x {role.replicas}"
+            yield error(OUT_OF_RANGE, ("roles", index, "replicas"), message + got)
+    if spec.model is not None:
+        yield from model_findings(("model",), spec.model)
+    yield from _gang_minima(spec)
+
+
+def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
+    """Checks one role, each field of which is valid.
+
+    `modelled` is whether the service has a `model`: then the library can write the container.
+    """
+    this = f"(this role is a {role.component_type.value})"
+    if role.component_type is ComponentType.ROUTER:
+        message = f"a router runs no model; remove it {this}"
+        yield from reject_fields(at, role, _SERVING_FIELDS, message)
+        yield from _router(at, role)
+        return
+    message = f"belongs to a role of componentType router {this}"
+    yield from reject_fields(at, role, ROUTER_FIELDS, message)
+    yield from _templates(at, role, modelled=modelled)
+    if role.kv_transfer is not None:
+        yield from _kv_transfer((*at, "kvTransfer"), role, role.kv_transfer)
+    if role.kv_cache_offloading is not None:
+        yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
+    yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
+    if not role.counted:
+        message = "is required"
+        if role.parallelism is not None:
+            message += (
+                ": parallelism does not say how many pods a replica has (pipeline would, or data "
+                "with dataLocal)"
+            )
+        yield error(FIELD_REQUIRED, (*at, "multinode", "nodeCount"), message)
+    if role.parallelism is not None:
+        node_count = role.multinode.node_count if role.multinode else None
+        yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
+
+
+def _pod_metadata(spec: ServiceSpec) -> Iterator[Finding]:
+    routers = [role.component_type is ComponentType.ROUTER for role in spec.roles]
+    yield from _pod_keys((), spec, picker=any(routers))
+    for index, role in enumerate(spec.roles):
+        yield from _pod_keys(("roles", index), role, picker=routers[index])
+
+
+def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
+    """Checks the keys of pod labels and annotations, which others write on the same pods."""
+    # A picker's Deployment selects its pods by `app`.
+    of_labels = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    taken = (
+        ("podLabels", args.pod_labels, of_labels),
+        ("podAnnotations", args.pod_annotations, labels.GANG_ANNOTATIONS),
+    )
+    for field, values, owned in taken:
+        for key in values:
+            if key.startswith(labels.PREFIX) or key in owned:
+                message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
+                yield error(SET_BY_LIBRARY, (*at, field, key), message)
+
+
+def _role_list(spec: ServiceSpec) -> Iterator[Finding]:
+    roles = spec.roles
+    seen: dict[str, int] = {}
+    for index, role in enumerate(roles):
+        first = seen.setdefault(role.name, index)
+        if first != index:
+            yield error(
+                DUPLICATE_NAME,
+                ("roles", index, "name"),
+                f'"{role.name}" is also the name of roles[{first}]',
+            )
+    routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
+    for index in routers[1:]:
+        yield error(
+            DUPLICATE_NAME,
+            ("roles", index, "componentType"),
+            f"a service has one router, roles[{routers[0]}] is one already",
+        )
+    if roles and len(routers) == len(roles):
+        yield error(
+            FIELD_REQUIRED,
+            ("roles",),
+            "no role serves a model; add a role of worker, prefiller or decoder",
+        )
+
+
+def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
+    by_name = {role.name: role for role in spec.roles}
+    minima = spec.scheduling_strategy.gang_policy.min_role_replicas or {}
+    for name, minimum in minima.items():
+        at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
+        role = by_name.get(name)
+        if role is None:
+            yield error(
+                NAME_NOT_FOUND, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
+            )
+        elif role.component_type is ComponentType.ROUTER:
+            yield error(FIELD_OUT_OF_PLACE, at, "a router has no share in a gang; remove it")
+        elif minimum > role.replicas:
+            yield error(
+                OUT_OF_RANGE,
+                at,
+                f"must be at most the role's replicas ({role.replicas}), got {minimum}",
+            )
+
+
+def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
+    separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
+    present = [name for name, template in separate.items() if template is not None]
+    if role.template is not None:
+        for name in present:
+            message = "stands in place of template; give one or the other"
+            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, name), message)
+    elif not present:
+        if not modelled:
+            message = "is required: the pods that serve the model"
+            if role.accelerator is not None or role.gpus is not None or role.engine is not None:
+                message += "; or give the service's model, and the library writes them"
+            yield error(FIELD_REQUIRED, (*at, "template"), message)
+        return
+    elif role.nodes == 1 and role.counted:
+        for name in present:
+            message = "needs multinode.nodeCount of at least 2; use template"
+            yield error(FIELD_OUT_OF_PLACE, (*at, name), message)
+    else:
+        for name in sorted(set(separate) - set(present)):
+            yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
+    for name, template in {"template": role.template, **separate}.items():
+        if template is not None:
+            left_out = name == "template" and modelled
+            whole = _with_containers(template, role) if left_out else template
+            yield from pod_template_findings((*at, name), whole, role.container)
+    if not modelled or role.template is None:
+        message = "needs the service's model, and template in place of leaderTemplate"
+        yield from reject_fields(at, role, ["engine"], message)
+
+
+def _with_containers(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
+    """A template that leaves its containers to the library, as it is checked."""
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping) or spec.get("containers") is not None:
+        return template
+    return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}
+
+
+def _kv_transfer(at: Location, role: RoleArgs, transfer: KvTransferArgs) -> Iterator[Finding]:
+    if role.component_type is ComponentType.WORKER:
+        message = "belongs to a prefiller or a decoder (this role is a worker)"
+        yield error(FIELD_OUT_OF_PLACE, at, message)
+        return
+    if role.component_type is ComponentType.PREFILLER:
+        message = "belongs to a decoder: only decode pods have a sidecar"
+        yield from reject_fields(at, transfer, ("engine_port", "sidecar"), message)
+    yield from kv_transfer_findings(at, transfer)
+
+
+def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
+    if role.endpoint_picker_config is not None:
+        message = "endpointPickerConfig stands in its place; give one or the other"
+        fields = ("strategy", "scorers")
+        yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
+    if not role.picks_endpoints:
+        yield from _without_picker(at, role)
+    elif role.endpoint_picker is not None:
+        chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
+        disaggregated = chosen and role.endpoint_picker_config is None
+        place = (*at, "endpointPicker")
+        yield from picker_findings(place, role.endpoint_picker, disaggregated=disaggregated)
+    if role.httproute is not None:
+        yield from httproute_findings((*at, "httproute"), role.httproute)
+    if role.gateway is not None:
+        yield from _gateway(at, role.gateway, role.httproute)
+    yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites or ())
+    if role.network_policy is not None:
+        yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
+
+
+def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
+    """Checks that a router without an endpoint picker asks nothing of one, nor of its pool."""
+    message = "has no effect with endpointPicker.enabled: false; remove one of them"
+    picker, route = role.endpoint_picker, role.httproute
+    yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
+    if picker is not None:
+        fields = sorted(picker.model_fields_set - {"enabled"})
+        place = (*at, "endpointPicker")
+        yield from reject_fields(place, picker, fields, message, FIELD_WITHOUT_EFFECT)
+    if route is not None:
+        place = (*at, "httproute")
+        yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
+
+
+def _gateway(at: Location, gateway: GatewayArgs, route: HttpRouteArgs | None) -> Iterator[Finding]:
+    yield from gateway_findings((*at, "gateway"), gateway)
+    if route is None:
+        return
+    external, alone = route.external_field, {"implementation"}
+    if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            (*at, "gateway"),
+            f"would be a Gateway without a route (httproute.{external}); remove it, or leave "
+            "implementation alone, or give refs",
+        )
+    if gateway.refs and route.parent_refs:
+        message = "follow from gateway.refs; give one or the other"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)

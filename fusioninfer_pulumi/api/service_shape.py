@@ -1,0 +1,105 @@
+"""What a service is: which roles serve, which clients may reach, its gang and its layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.api.field_types import NameOrOutput
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+
+DEFAULT_SCHEDULER = "default-scheduler"
+VOLCANO = "volcano"
+
+
+@dataclass(frozen=True)
+class ServiceShape:
+    """What a service is, decided once from its spec.
+
+    The gang is decided by the declared roles, not by their replica counts: scaling a role to zero
+    must not change the pods of the others.
+
+    Attributes:
+        routers: Router roles.
+        picks_endpoints: Whether an endpoint picker shall choose the pod of a request.
+        is_prefill_decode: Whether prefill and decode are separate roles.
+        entry_types: Component types that clients may be sent to without an endpoint picker.
+        layout: Which LeaderWorkerSets run the replicas.
+        needs_gang: Whether a PodGroup gang-schedules the pods, also while no replica exists.
+        is_native: Whether the PodGroups are Kubernetes' own.
+        scheduler: Scheduler of the pods, None for the pod templates' own.
+        queue: Volcano queue, None for the default and for other backends.
+        local_queue: Kueue's LocalQueue in which replicas wait, None if they wait in none.
+        priority_class: PriorityClass of the pods.
+    """
+
+    routers: tuple[RoleArgs, ...]
+    picks_endpoints: bool
+    is_prefill_decode: bool
+    entry_types: tuple[ComponentType, ...]
+    layout: Layout
+    needs_gang: bool
+    is_native: bool
+    scheduler: NameOrOutput | None
+    queue: NameOrOutput | None
+    local_queue: NameOrOutput | None
+    priority_class: NameOrOutput | None
+
+
+def service_shape(args: InferenceServiceArgs) -> ServiceShape:
+    """Decides what a service is; `args` has all its defaults."""
+    roles, strategy = args.roles, args.scheduling_strategy
+    policy = strategy.gang_policy
+    kueue = policy.backend is GangBackend.KUEUE
+    native = policy.backend is GangBackend.NATIVE
+    gang = policy.mode is GangMode.ON or (
+        policy.mode is GangMode.AUTO
+        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles)))
+    )
+    needs_gang = gang and not kueue
+    scheduler = strategy.scheduler_name
+    if needs_gang and not scheduler:
+        scheduler = DEFAULT_SCHEDULER if native else VOLCANO
+    # An autoscaler needs a scale subresource for all replicas of a role, which only PerRole has.
+    scaled = any(role.autoscaling is not None for role in roles)
+    per_role = scaled and "layout" not in args.model_fields_set
+    routers = tuple(role for role in roles if role.component_type is ComponentType.ROUTER)
+    return ServiceShape(
+        routers=routers,
+        picks_endpoints=bool(routers) and routers[0].picks_endpoints,
+        is_prefill_decode=is_prefill_decode(roles),
+        entry_types=entry_types(roles),
+        layout=Layout.PER_ROLE if per_role else args.layout,
+        needs_gang=needs_gang,
+        is_native=native,
+        scheduler=scheduler,
+        queue=strategy.queue if policy.backend is GangBackend.VOLCANO else None,
+        local_queue=strategy.queue if kueue and policy.mode is not GangMode.OFF else None,
+        priority_class=strategy.priority_class_name,
+    )
+
+
+def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
+    """Roles that run pods which serve a model."""
+    return [role for role in roles if role.component_type is not ComponentType.ROUTER]
+
+
+def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
+    """Whether prefill and decode are separate roles."""
+    types = {role.component_type for role in roles}
+    return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
+
+
+def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
+    """Component types that clients may be sent to without an endpoint picker that pairs them.
+
+    A prefill pod answers with the first token only, so with prefill and decode it is the
+    decoders; not workers beside them, as one Service cannot select two types out of three.
+    """
+    if is_prefill_decode(roles):
+        return (ComponentType.DECODER,)
+    types = {role.component_type for role in serving(roles)}
+    return tuple(sorted(types, key=lambda kind: kind.value))

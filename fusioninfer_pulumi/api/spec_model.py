@@ -1,0 +1,142 @@
+"""The base of every model of the API."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from fusioninfer_pulumi.api.validation_errors import pydantic_findings, rule_error
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error
+from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
+    FIELD_OUT_OF_PLACE,
+    FIELDS_EXCLUDE_EACH_OTHER,
+)
+
+
+class _Signature:
+    """The signature of a constructor: pydantic's own has the names of YAML."""
+
+    def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        fields = model.model_fields.items()
+        defaults = {
+            name: inspect.Parameter.empty
+            if kind.is_required()
+            else kind.get_default(call_default_factory=True)
+            for name, kind in fields
+        }
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, keyword, annotation=kind.annotation, default=defaults[name])
+                for name, kind in fields
+            ]
+        )
+
+
+#: In `generated`: the docstring of each model, with an entry for each field.
+DOCSTRINGS = "docstrings.json"
+
+
+@functools.cache
+def _docstrings() -> dict[str, str]:
+    docstrings: dict[str, str] = json.loads((FOLDER / DOCSTRINGS).read_text(encoding="utf-8"))
+    return docstrings
+
+
+class SpecModel(BaseModel):
+    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
+
+    Raises:
+        InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
+    """
+
+    def __init__(self, /, **fields: Any) -> None:
+        """Takes the fields by name; editors show the meaning, default and unit of each.
+
+        Type checkers read the stub of the module: constructors take more than fields hold.
+        """
+        try:
+            super().__init__(**fields)
+        except ValidationError as problem:
+            model = type(self)
+            raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
+
+    # Pydantic calls it for the outermost model alone, which raises.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Lets `help()` show what may be written for each field, and what it means."""
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
+        cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Builds the model, which pydantic does at its first use, and keeps its signature."""
+        built = super().model_rebuild(**options)
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # as above
+        return built
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        defer_build=True,
+        serialize_by_alias=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, data: Any) -> Any:
+        """Refuses a key given in both spellings: pydantic would drop one of the two."""
+        if isinstance(data, Mapping):
+            for name, field in cls.model_fields.items():
+                if field.alias and field.alias != name and name in data and field.alias in data:
+                    raise rule_error(
+                        DUPLICATE_KEY,
+                        f"{field.alias} and {name} are the same field; give it once",
+                    )
+        return data
+
+
+def default(model: type[SpecModel]) -> Any:
+    """A field's default: the model without arguments."""
+    # Pydantic asks factories for their signature, and that of a class is read from its source.
+    return Field(default_factory=lambda: model())  # noqa: PLW0108  # see above
+
+
+def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
+    """Yields the names in YAML of those fields that are set, and not to null."""
+    for name in names:
+        if name in model.model_fields_set and getattr(model, name) is not None:
+            yield type(model).model_fields[name].alias or name
+
+
+def reject_fields(
+    at: Location,
+    model: SpecModel,
+    names: Iterable[str],
+    message: str,
+    rule: Rule = FIELD_OUT_OF_PLACE,
+) -> Iterator[Finding]:
+    """Yields an error for each of these fields that is set."""
+    return (error(rule, (*at, name), message) for name in set_fields(model, names))
+
+
+def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
+    """Yields an error unless exactly one of these fields is set."""
+    present = list(set_fields(model, names))
+    if len(present) != 1:
+        allowed = ", ".join(type(model).model_fields[name].alias or name for name in names)
+        got = f", got {' and '.join(present)}" if present else ""
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"needs one of {allowed}{got}")

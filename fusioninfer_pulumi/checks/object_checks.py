@@ -1,0 +1,108 @@
+"""Compares the objects of a service with Kubernetes' schemas, each distinct one once.
+
+What users write is compared where it is read (`api`). Here whole objects are: what the library adds
+to a pod has to fit beside what is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, format_path
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.schemas.schema_check import object_findings
+from fusioninfer_pulumi.topology.leader_worker_set import KIND
+
+_LEADER = ("spec", "leaderWorkerTemplate", "leaderTemplate")
+_WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
+
+
+def check_objects(plan: ServicePlan) -> Iterator[Finding]:
+    """Yield what the API server would refuse of the objects of a plan without errors.
+
+    A finding names the field that the user wrote, or the next one around it.
+    """
+    # The replicas of a role have one template, and the gangs of serving groups differ in names.
+    once = replace(
+        plan,
+        roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
+        gangs=plan.gangs[:1],
+    )
+    findings = (
+        _at_field(finding, manifest, plan)
+        for manifest in render(once)
+        for finding in object_findings(manifest)
+    )
+    # Leaders and workers may have one template.
+    yield from dict.fromkeys(findings)
+
+
+def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
+    at, exact = find_user_field(finding.location, manifest, plan)
+    if exact:
+        return finding.at(*at)
+    name = f"{manifest['kind']} {manifest['metadata']['name']}"
+    message = f"{name}: {format_path(finding.location)}: {finding.message}"
+    return replace(finding, location=at, message=message)
+
+
+def find_user_field(
+    location: Location, manifest: Mapping[str, Any], plan: ServicePlan
+) -> tuple[Location, bool]:
+    """Return the user's field behind a part of an object, and whether it is exactly that part.
+
+    Otherwise it is the next field around it that the user wrote.
+    """
+    field, below, written = _origin(location, manifest, plan)
+    kept = _kept(below, written)
+    return (*field, *kept), len(kept) == len(below) and written is not None
+
+
+def _origin(
+    at: Location, manifest: Mapping[str, Any], plan: ServicePlan
+) -> tuple[Location, Location, Any]:
+    """Return the user's field behind a part of an object, the location in it, and its value."""
+    if at[:2] == ("metadata", "labels"):
+        return ("metadata", "labels"), at[2:], plan.labels
+    if at[:2] == ("metadata", "annotations"):
+        return ("metadata", "annotations"), at[2:], plan.annotations
+    if manifest["kind"] == KIND:
+        return _of_pod(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
+    if plan.routing is not None:
+        router = plan.routing.at
+        args = plan.routing.args
+        if manifest["kind"] == "HTTPRoute" and args.httproute is not None:
+            route = args.httproute.model_dump(by_alias=True)
+            return (*router, "httproute"), at[1:], route
+        if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
+            # Its template is merged into the generated one: indexes differ.
+            return (*router, "endpointPicker", "template"), at, None
+        if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
+            return router, at, None
+    return (), at, None
+
+
+def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
+    (role,) = (role for role in plan.roles if role.name == name)
+    if at[:3] in (_LEADER, _WORKER):
+        pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
+        return pod.path, at[3:], pod.written
+    return role.pods.leader.path[:2], at, None
+
+
+def _kept(location: Location, written: Any) -> Location:
+    """Cut a location where the user's value ends."""
+    for count, key in enumerate(location):
+        there = (
+            key in written
+            if isinstance(written, Mapping)
+            else isinstance(key, int) and isinstance(written, Sequence) and key < len(written)
+        )
+        if not there or isinstance(written, str):
+            return location[:count]
+        written = written[key]
+    return location

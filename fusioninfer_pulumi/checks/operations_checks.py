@@ -1,0 +1,178 @@
+"""Checks of disruption budgets, monitors and tracing, and the list of all of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.operations.disruption_budgets import BudgetPlan, count_kept_replicas
+from fusioninfer_pulumi.operations.monitors import EngineMonitor, find_declared_port
+from fusioninfer_pulumi.plan.service_builder import BuiltService
+from fusioninfer_pulumi.routing.routing_plan import PickerPlan
+from fusioninfer_pulumi.rules.common import (
+    ENGINE_WITHOUT_METRICS,
+    FIELD_OUT_OF_PLACE,
+    FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
+    OUTPUT_NOT_ALLOWED,
+    SET_BY_LIBRARY,
+)
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
+
+
+def budget_findings(built: BuiltService) -> Iterator[Finding]:
+    """Check the budget of each role that has one."""
+    plan, spec = built.plan, built.args
+    roles = {role.name: role for role in plan.roles}
+    for budget in plan.operations.budgets:
+        role = roles[budget.role]
+        args = role.args.disruption_budget or spec.disruption_budget
+        at: Location = ("disruptionBudget",)
+        if role.args.disruption_budget is not None:
+            at = ("roles", role.position, *at)
+        if args is not None:
+            yield from _eviction_findings(budget, args, role, at)
+
+
+def _eviction_findings(
+    budget: BudgetPlan, args: DisruptionBudgetArgs, role: RolePlan, at: Location
+) -> Iterator[Finding]:
+    if budget.replicas:
+        return
+    field = (*at, "maxUnavailable" if args.min_available is None else "minAvailable")
+    count = len(role.replicas)
+    kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+    if role.scaled_externally:
+        message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
+        yield error(FIELD_OUT_OF_PLACE, field, message)
+    elif kept > count:
+        message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
+        yield error(OUT_OF_RANGE, field, message)
+    else:
+        yield warning(
+            DISRUPTION_BUDGET_BLOCKS_EVICTION,
+            field,
+            f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+            "never finish; add a replica, or delete the pods by hand",
+        )
+
+
+MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
+
+
+def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
+    """Check `monitoring` and each monitor that it makes."""
+    monitoring = built.plan.operations.monitoring
+    if monitoring is None:
+        return
+    args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
+    found = [*_readers(built, args), *_picker_monitor(args, built.plan.picker)]
+    yield from found
+    for monitor in monitoring.engines:
+        yield from _engine_monitor(monitor, roles[monitor.role])
+    if not (args.engines or monitoring.picker or found):
+        message = "has no targets: neither engines nor an endpoint picker"
+        yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
+
+
+def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
+    """Check labels, and what alerts and dashboards are made of."""
+    at: Location = ("monitoring",)
+    own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
+    for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
+        if wanted is None:
+            continue
+        if is_output(built.plan.namespace):
+            message = "its queries contain the namespace: pass it as a string, not an Output"
+            yield error(OUTPUT_NOT_ALLOWED, (*at, field), message)
+        own_labels += [
+            (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
+        ]
+    for place in own_labels:
+        yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
+
+
+def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
+    at, port = ("roles", role.position), monitor.port
+    engine = role.pods.command.engine
+    reason = engine.metrics_off(role.pods.command) if engine is not None else None
+    if reason is not None:
+        message = f"monitoring gets no metrics from {role.name}: {reason}"
+        yield warning(ENGINE_WITHOUT_METRICS, at, message)
+    if find_declared_port(role, port) is None:
+        yield error(
+            MONITORED_TARGET_MISSING,
+            (*at, "template" if role.args.template else "leaderTemplate"),
+            f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
+            "declared; add it to the container's ports "
+            f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
+        )
+    undeclared = [str(rank) for rank in role.pods.ports[1:] if rank not in monitor.rank_ports]
+    if undeclared:
+        yield warning(
+            MONITORED_TARGET_MISSING,
+            (*at, "template" if role.args.template else "leaderTemplate"),
+            "monitoring finds pods by declared ports: the ranks on "
+            f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
+        )
+
+
+def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
+    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
+    if args.picker and picker is None:
+        yield error(
+            MONITORED_TARGET_MISSING,
+            ("monitoring", "picker"),
+            "the service has no endpoint picker; remove it",
+        )
+    elif args.picker and metrics is MetricsMode.OFF:
+        yield error(
+            MONITORED_TARGET_MISSING,
+            ("monitoring", "picker"),
+            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
+            f"{MetricsMode.AUTHENTICATED.value}",
+        )
+    asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
+    if args.picker_token is not None and not asks_token:
+        yield warning(
+            FIELD_WITHOUT_EFFECT,
+            ("monitoring", "pickerToken"),
+            "has no effect: only an endpoint picker with metrics Authenticated requires a token",
+        )
+
+
+PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
+
+
+def tracing_findings(built: BuiltService) -> Iterator[Finding]:
+    """Check that something traces, and that the endpoint picker can reach the endpoint."""
+    args, picker = built.args.tracing, built.plan.picker
+    if args is None:
+        return
+    family = picker.epp.family if picker is not None and args.picker else None
+    if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
+        yield error(
+            PICKER_TRACES_WITHOUT_TLS,
+            ("tracing", "endpoint"),
+            f"{family.name} cannot send traces over TLS; use http, or set tracing.picker to false",
+        )
+    if family is None and not any(role.pods.traced for role in built.plan.roles):
+        message = "has no effect: neither an endpoint picker nor an engine sends traces"
+        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
+
+
+CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
+    budget_findings,
+    monitoring_findings,
+    tracing_findings,
+    autoscaling_findings,
+    ratio_findings,
+)

@@ -1,0 +1,206 @@
+"""Checks of the engine's arguments against its release, pods, launcher and image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fusioninfer_pulumi.api.engine import size_findings
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.engines.accelerator_checks import ACCELERATORS_TOO_FEW, check_accelerators
+from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
+from fusioninfer_pulumi.engines.command_flags import read_plain_variables
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.served_model import is_gated
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
+from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
+
+ARGUMENTS_NOT_READ = Rule("arguments-not-read")
+
+
+ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
+
+
+#: Ways in which a script reads the words behind it.
+_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
+
+
+def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Report arguments that a script ignores, and arguments in a file."""
+    for pod in pods.written:
+        argv = pod.user_command.argv
+        if argv.script_at is None or not isinstance(argv.script, str):
+            continue
+        flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
+        behind = pod.own.get("args") and argv.script_at < len(argv.command)
+        if behind and flags and not _POSITIONAL.search(argv.script):
+            message = 'the script in command does not read these; move them into it, or add "$@"'
+            yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
+    command = pods.command
+    if command.engine is not None and command.readable and command.has(CONFIG_FLAG):
+        message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
+        yield info(ARGUMENTS_UNREADABLE, pods.leader.command_path, message)
+
+
+def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Reject images of engine releases that are older than the supported ones."""
+    for pod in pods.written:
+        engine, image = pod.user_command.engine, pod.user_command.image
+        if engine is None or not image.stock or image.engine != engine.name:
+            continue
+        oldest = load_argument_table(engine.name).releases[0]
+        if image.version is not None and image.version < parse_release(oldest):
+            yield error(
+                ENGINE_RELEASE_UNSUPPORTED,
+                (*pod.container_path, "image"),
+                f"{engine.title} {image.tag} is older than v{oldest}, the oldest supported "
+                "release; use a newer image",
+            )
+
+
+def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Yield what the engine's arguments need, and pods, launcher and image do not have."""
+    command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
+    findings: list[Finding] = []
+    have, *others = {accelerators(pod.template) for pod in pods.each}
+    # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
+    # several ranks, such as Neuron devices.
+    counted = have and not others and has_one_rank_per_accelerator(pods.leader.template)
+    # Accelerators that do not fit `parallelism` are an error of that field.
+    if (
+        counted
+        and not has_invalid_sizes(ctx.role)
+        and explain_shortage(ctx.role, command, have) is None
+    ):
+        findings += check_accelerators(command, have, ctx.nodes)
+    if ctx.launcher is not None and engine is not None:
+        for finding in engine.multi_node.check_image(command, ctx.launcher):
+            yield finding.at(*ctx.at("multinode", "launcher"))
+        for finding in engine.multi_node.check_flags(command, ctx.launcher, ctx.nodes):
+            yield finding.at(*at)
+    if engine is not None:
+        findings += engine.kv_cache.check_connector(command)
+    yield from (finding.at(*at) for finding in findings)
+
+
+def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warn of a launcher that has no effect."""
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
+    if ctx.nodes == 1 and explicit and ctx.role.counted:
+        message = "has no effect: a replica is a single pod"
+        yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
+
+
+def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+    """Check the arguments of all roles; report a field that roles share once."""
+    findings = [
+        finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
+    ]
+    return list(dict.fromkeys(findings))
+
+
+def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's command line against the image's release."""
+    for pod in pods.written:
+        command, variables = pod.user_command, read_plain_variables(pod.own)
+        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
+        paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
+        flag = command.engine.transfer_flag if paired and command.engine else None
+        for finding in check_arguments(command, variables, leave_out=flag):
+            yield finding.under(*pod.container_path)
+
+
+def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check what fields of the role ask for against the release."""
+    for finding in check_generated_arguments(pods.command, pods.leader.user_command):
+        yield finding.at(*ctx.at())
+
+
+def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the sizes of a role whose engine is known."""
+    args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
+    if args is None or engine is None:
+        return
+    if not has_invalid_sizes(ctx.role):
+        reasons = (
+            explain_shortage(ctx.role, pods.command, accelerators(pod.template))
+            for pod in pods.each
+            if has_one_rank_per_accelerator(pod.template)
+        )
+        reason = next((reason for reason in reasons if reason is not None), None)
+        if reason is not None:
+            yield error(ACCELERATORS_TOO_FEW, at, reason)
+    refused = engine.check_sizes(args)
+    yield from (finding.under(*at) for finding in refused)
+    if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+        message = "has no effect: a replica is a single pod"
+        yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
+    if not pods.command.readable:
+        yield warning(
+            ARGUMENTS_UNREADABLE,
+            at,
+            "arguments that cannot be read may conflict with it: the engine uses the last of two",
+        )
+
+
+def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
+    """Explain why a pod has too few accelerators for its share of a model; None if it has enough.
+
+    A pod that asks for none through resources may have them otherwise.
+    """
+    args, nodes = role.parallelism, role.nodes
+    if args is None or not have:
+        return None
+    sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
+    need = args.ranks // nodes
+    over = f" over {nodes} pods" if nodes > 1 else ""
+    if command.engine is not None and command.has(*command.engine.shared_copies_flags):
+        need //= args.data or 1  # its copies share the accelerators of tensor
+        del sizes["data"]
+    elif args.data_local is not None and nodes > 1:
+        del sizes["data"]
+        sizes["dataLocal"], over = args.data_local, ""
+    if need <= have:
+        return None
+    explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    equals = "=" if over or " x " in explicit else "needs"
+    return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
+
+
+def has_invalid_sizes(role: RoleArgs) -> bool:
+    """Whether the sizes of a role do not fit together: what they need is then not to be said."""
+    args = role.parallelism
+    count = role.multinode.node_count if role.multinode is not None else None
+    return args is not None and any(size_findings((), args, count))
+
+
+TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
+
+
+def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the model that a role's engine loads by its name."""
+    command, pod = pods.command, pods.leader
+    model = command.model
+    if model is None or command.engine is None or not command.readable or ctx.model is not None:
+        return
+    if is_gated(model) and not _has_token_or_files(pods):
+        message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
+        yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
+
+
+def _has_token_or_files(pods: RolePods) -> bool:
+    container = pods.leader.container
+    if container.get("envFrom"):
+        return True
+    names = {str(variable.get("name")) for variable in container.get("env") or ()}
+    # A volume may hold the files, or the token that `hf auth login` has left.
+    mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
+    volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
+    others = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
+    return volumes or bool(names & {*_TOKENS, *others})

@@ -1,0 +1,211 @@
+"""Checks of finished pod templates; findings are located at what the user wrote.
+
+They are those of roles, of the model's Job and of the endpoint picker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.checks.pods.template import (
+    Owner,
+    check_template,
+    known_list,
+    known_mapping,
+    known_text,
+)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
+from fusioninfer_pulumi.kube.containers import overlay
+from fusioninfer_pulumi.pods.credentials import find_credential_arguments, is_credential
+from fusioninfer_pulumi.pods.model_cache import ModelPlan
+from fusioninfer_pulumi.pods.model_files import FETCHER_PREFIX
+from fusioninfer_pulumi.pods.pd_sidecar import SIDECAR
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
+from fusioninfer_pulumi.routing.epp import pod_template
+from fusioninfer_pulumi.routing.routing_plan import Routing
+
+CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
+
+_ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
+
+
+def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Warn of credentials in the templates of a role."""
+    for pod in pods.written:
+        yield from check_credentials(pod.path, pod.written)
+
+
+def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Warn of each literal credential among the variables and arguments of a template.
+
+    What refers to a variable is no literal.
+    """
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            here = (*at, "spec", key, index)
+            yield from check_variables(here, container.get("env") or ())
+            yield from _arguments(here, container)
+
+
+def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Warn of each literal credential among the variables of a container."""
+    for index, variable in enumerate(variables):
+        name = str(variable.get("name"))
+        if is_credential(name, variable.get("value")):
+            yield warning(
+                CREDENTIAL_IN_PLAIN_TEXT,
+                (*at, "env", index, "value"),
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
+                f"{_ADVICE}",
+            )
+
+
+def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in ("command", "args"):
+        words = container.get(key)
+        for index, name in find_credential_arguments(
+            words if isinstance(words, (list, tuple)) else ()
+        ):
+            yield warning(
+                CREDENTIAL_IN_PLAIN_TEXT,
+                (*at, key, index),
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
+                f"take it from a variable, $(NAME), and {_ADVICE}",
+            )
+
+
+#: Fields of a Job's pod by those that users write.
+_JOB_FIELDS: Mapping[str, Location] = {
+    "nodeSelector": ("model", "cache", "job", "nodeSelector"),
+    "tolerations": ("model", "cache", "job", "tolerations"),
+    "serviceAccountName": ("model", "cache", "job", "serviceAccountName"),
+    "imagePullSecrets": ("model", "imagePullSecrets"),
+    "containers": ("model", "fetcher"),
+}
+
+
+def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Yield what the API server refuses of a role's pods, once for both of their templates."""
+    seen: set[tuple[str, Location]] = set()
+    for pod in pods.each:
+        for finding in check_template(pod.template):
+            if is_generated_label(pod.written, finding.location):
+                continue
+            moved = finding.at(*_role_location(pod, ctx, finding.location))
+            if (moved.rule, moved.location) not in seen:
+                yield moved
+            seen.add((moved.rule, moved.location))
+
+
+def is_generated_label(written: Any, location: Location) -> bool:
+    """Whether a location is that of a label which the user did not write.
+
+    Names that become labels are checked where they are planned.
+    """
+    metadata = known_mapping(known_mapping(written).get("metadata"))
+    user_labels = known_mapping(metadata.get("labels"))
+    return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
+
+
+def find_user_location(finished: Any, written: Any, location: Location) -> Location:
+    """Return a location of a finished template in the template that the user wrote.
+
+    Generated items of lists stand behind those of the user, or are merged with them by name. What
+    the user did not write is reported at the field that it would stand in.
+    """
+    at: list[str | int] = []
+    for position, part in enumerate(location):
+        if isinstance(part, int):
+            index = _index(finished, written, part)
+            if index is None:
+                break
+            at.append(index)
+            finished, written = finished[part], written[index]
+        else:
+            if not isinstance(written, Mapping):
+                break
+            if part not in written and position < len(location) - 1:
+                break
+            at.append(part)
+            finished, written = known_mapping(finished).get(part), written.get(part)
+    return tuple(at)
+
+
+def _index(finished: Any, written: Any, index: int) -> int | None:
+    """Return the index of a finished item in the user's list, None if it is generated."""
+    items = known_list(written)
+    name = known_mapping(finished[index]).get("name")
+    if index < len(items) and known_mapping(items[index]).get("name") == name:
+        return index
+    if name is None:
+        return None
+    return next(
+        (at for at, item in enumerate(items) if known_mapping(item).get("name") == name), None
+    )
+
+
+def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
+    at = find_user_location(pod.template, pod.written, location)
+    generated = _generated(pod, location) if at != location else None
+    if generated is None:
+        return (*pod.path, *at)
+    field, ordinal, rest = generated
+    if field == "topologySpreadConstraints":
+        return ctx.at("topologySpread", ordinal)
+    count = len(known_list(pod.written["spec"].get(field)))
+    name = known_text(known_mapping((pod.spec.get(field) or ())[count + ordinal]).get("name"))
+    if name == SIDECAR:
+        return ctx.at("kvTransfer", "sidecar", *rest)
+    if name.startswith(FETCHER_PREFIX):
+        return ("model", "fetcher", *rest)
+    return (*pod.path, *at)
+
+
+def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
+    """Return list, ordinal and rest of a location in a generated item of a list."""
+    if len(location) < 3:
+        return None
+    field, index = location[1], location[2]
+    if not isinstance(field, str) or not isinstance(index, int):
+        return None
+    ordinal = index - len(known_list(pod.written["spec"].get(field)))
+    return (field, ordinal, location[3:]) if ordinal >= 0 else None
+
+
+def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
+    """Check the container that fetches a model, and the Job that fills its cache."""
+    if model is None or plan is None:
+        return
+    yield from check_variables(("model", "fetcher"), model.fetcher.env)
+    if plan.warm_up is None:
+        return
+    for finding in check_template(plan.warm_up["template"], Owner.JOB):
+        field, rest = str(finding.location[1]), finding.location[2:]
+        if field in _JOB_FIELDS:
+            below = rest[1:] if field == "containers" else rest
+            yield finding.at(*_JOB_FIELDS[field], *below)
+        else:
+            yield finding.at("model", "cache")
+
+
+def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
+    """Check the pods of an endpoint picker; findings stand at what the user wrote of them."""
+    if routing is None or routing.picker is None:
+        return
+    at: Location = (*routing.at, "endpointPicker")
+    epp = routing.picker.epp
+    written = epp.args.template or {}
+    yield from check_credentials((*at, "template"), written)
+    finished = overlay(pod_template(epp), written)
+    for finding in check_template(finished, Owner.DEPLOYMENT):
+        location = finding.location
+        if is_generated_label(written, location):
+            continue
+        kept = find_user_location(finished, written, location)
+        if len(kept) < len(location) and "resources" in location:
+            yield finding.at(*at, *location[location.index("resources") :])
+        else:
+            yield finding.at(*at, "template", *kept)

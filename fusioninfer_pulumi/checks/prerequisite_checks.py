@@ -1,0 +1,337 @@
+"""Checks what the objects of services need of a cluster against what it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from fusioninfer_pulumi.checks.cluster_checks import (
+    KUEUE_FRAMEWORK,
+    check_cluster,
+    configurations,
+    is_lws_managed_by_kueue,
+)
+from fusioninfer_pulumi.checks.server_dry_run import (
+    RIGHTS,
+    causes,
+    dry_run_objects,
+    list_dry_run_objects,
+)
+from fusioninfer_pulumi.findings import Finding, error, errors, warning
+from fusioninfer_pulumi.kube.client import KubernetesApi, Object
+from fusioninfer_pulumi.kube.supported_products import (
+    FEATURES,
+    KUEUE,
+    LEADER_WORKER_SET,
+    NATIVE_GANGS,
+    PRODUCTS,
+    RELEASES_WITH_STALLED_STATEFULSETS,
+    Feature,
+    Product,
+    Release,
+    format_release,
+    iterate_field,
+    parse_release,
+)
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_NOT_CHECKED,
+    CRD_NOT_INSTALLED,
+    FEATURE_GATE_OFF_BY_DEFAULT,
+    LWS_GANG_PROVIDER_ON,
+    RELEASE_NOT_SUPPORTED,
+    RELEASE_UNKNOWN,
+    STATEFULSET_KEEPS_BROKEN_PODS,
+)
+
+#: An API, and the kind of it that is needed, empty for any.
+Kind = tuple[str, str]
+_BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
+_UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
+_SECONDS = 60.0
+
+
+class Prerequisites:
+    """Comparison of a cluster with what services need; it reports all problems at once.
+
+    Attributes:
+        releases: Releases that were found, by product.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        plans: Sequence[ServicePlan],
+        namespaces: Mapping[str, str] | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            api: The cluster.
+            plans: Plans without errors.
+            namespaces: Namespaces in which products run, by the product's name, if not the default.
+        """
+        self._api, self._plans = api, plans
+        self._namespaces = namespaces or {}
+        self.releases: dict[str, Release] = {}
+
+    def findings(self) -> list[Finding]:
+        """Return everything that the cluster lacks; warnings for what was not read.
+
+        Raises:
+            UnreadableError: The cluster does not respond, or does not accept the credentials.
+        """
+        needs = find_product_needs(self._plans)
+        found = [
+            finding
+            for (api_name, kind), (product, services) in needs.items()
+            for finding in self._product_findings(product, api_name, kind, services)
+        ]
+        found += [*self._field_findings(), *self._manager_findings(), *self._kubernetes_findings()]
+        kueue = self._namespace(KUEUE)
+        lacking = check_cluster(self._api, self._plans, kueue_namespace=kueue)
+        for plan, lacks in zip(self._plans, lacking, strict=True):
+            # A missing kind is reported with what installs it.
+            for finding in (*errors(lacks.backends), *lacks.quotas, *lacks.names):
+                place = f"{finding.path}: " if finding.path else ""
+                message = f"{plan.service}: {place}{finding.message}"
+                found.append(Finding(finding.rule, finding.severity, (), message))
+        unread = (
+            warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}")
+            for reason in self._api.unread
+        )
+        return list(dict.fromkeys([*unread, *found]))
+
+    def _namespace(self, product: Product) -> str:
+        return self._namespaces.get(product.name, product.namespace)
+
+    def _product_findings(
+        self, product: Product, api_name: str, kind: str, services: Sequence[str]
+    ) -> Iterator[Finding]:
+        if not self._api.versions:
+            return  # denied
+        wanted = f"{_services_need(services)} {product.wanted}"
+        path = self._api.path(api_name, kind) if kind else None
+        served = self._api.versions.get(product.group, ())
+        if path is None and (kind or not served):
+            what = f"{kind} ({api_name})" if kind else api_name
+            has = f" ({', '.join(served)} is)" if served else ""
+            text = f"{product.name}: {what} is not served{has}; {wanted}"
+            yield error(CRD_NOT_INSTALLED, (), text)
+        elif product.least is not None:
+            definition = None
+            if path is not None:
+                name = f"{path.rpartition('/')[2]}.{product.group}"
+                definition = self._api.get(
+                    "apiextensions.k8s.io", "CustomResourceDefinition", None, name
+                )
+            if definition is not None or product.program:
+                version = api_name.rpartition("/")[2]
+                yield from self._release_findings(product, definition, version, wanted)
+
+    def _release_findings(
+        self, product: Product, definition: Object | None, version: str, wanted: str
+    ) -> Iterator[Finding]:
+        release = self._release(product, definition)
+        if release is not None:
+            self.releases[product.name] = release
+            least = product.least or release
+            if release < least or release in product.broken:
+                text = f"{product.name}: {format_release(release)} is installed; {wanted}"
+                yield error(RELEASE_NOT_SUPPORTED, (), text)
+        if definition is not None and product.shown_by:
+            if not _has_field(definition, version, product.shown_by):
+                text = f"{product.name}: its definition has no {product.shown_by}; {wanted}"
+                yield error(RELEASE_NOT_SUPPORTED, (), text)
+        elif release is None:
+            text = f"{product.name}: its release is unknown; {wanted}"
+            yield warning(RELEASE_UNKNOWN, (), text)
+
+    def _release(self, product: Product, definition: Object | None) -> Release | None:
+        """Return the release in the definition's annotations, else the lowest tag of its images."""
+        if not product.program:
+            annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
+            bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
+            return parse_release(next(bundles, ""))
+        images = (
+            container["image"].partition("@")[0].rpartition("/")[2].partition(":")
+            for workload in self._api.objects("apps/v1", "Deployment", self._namespace(product))
+            or ()
+            for container in workload["spec"]["template"]["spec"]["containers"]
+        )
+        tags = (parse_release(tag) for name, _, tag in images if name == product.program)
+        return min((release for release in tags if release is not None), default=None)
+
+    def _field_findings(self) -> Iterator[Finding]:
+        """Yield the fields of objects that the cluster's kinds do not have, by a dry run."""
+        answered = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
+        for plan, results in zip(self._plans, answered, strict=True):
+            for tried, answers in results:
+                for answer in answers or ():
+                    if RIGHTS.search(answer.words):
+                        self._api.unread[f"fields: {answer.words}"] = None
+                    for field, words in causes(answer):
+                        if not answer.accepted and _UNKNOWN_FIELD.search(words):
+                            kind = tried.manifest["kind"]
+                            product = list(_products_of(tried.manifest))[-1:]
+                            name = product[0][0].name if product else "Kubernetes"
+                            wanted = product[0][0].wanted if product else "a later release"
+                            yield error(
+                                CRD_NOT_INSTALLED,
+                                (),
+                                f"{name}: {kind} has no field {field.lstrip('.')}; "
+                                f"{plan.service} needs {wanted}",
+                            )
+
+    def _manager_findings(self) -> Iterator[Finding]:
+        """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
+        gangs = [
+            plan.service for plan in self._plans if plan.gang is not None and not plan.gang.native
+        ]
+        if gangs:
+            yield from self._gang_provider_findings(gangs)
+        queued = any(plan.shape.local_queue is not None for plan in self._plans)
+        if (
+            queued
+            and KUEUE.group in self._api.versions
+            and is_lws_managed_by_kueue(self._api, self._namespace(KUEUE)) is None
+        ):
+            yield warning(
+                RELEASE_UNKNOWN,
+                (),
+                f"Kueue: its configuration was not found in namespace {self._namespace(KUEUE)}; "
+                f"integrations.frameworks must have {KUEUE_FRAMEWORK}",
+            )
+
+    def _gang_provider_findings(self, services: Sequence[str]) -> Iterator[Finding]:
+        namespace = self._namespace(LEADER_WORKER_SET)
+        providers = [
+            str(gang.get("schedulerProvider") or "")
+            for configuration in configurations(self._api, namespace, "config.lws.x-k8s.io/")
+            if isinstance(gang := configuration.get("gangSchedulingManagement") or {}, Mapping)
+        ]
+        if not providers:
+            yield warning(
+                RELEASE_UNKNOWN,
+                (),
+                f"LeaderWorkerSet: its configuration was not found in namespace {namespace}; "
+                "gangSchedulingManagement must not be set in it",
+            )
+        elif max(providers):
+            yield error(
+                LWS_GANG_PROVIDER_ON,
+                (),
+                "LeaderWorkerSet: its own gang provider is on "
+                f"(gangSchedulingManagement.schedulerProvider: {max(providers)}) and would "
+                f"overwrite the PodGroup of every pod of {', '.join(services)}; remove "
+                "gangSchedulingManagement from its configuration and restart its manager",
+            )
+
+    def _kubernetes_findings(self) -> Iterator[Finding]:
+        """Yield features that the release of Kubernetes lacks, and warnings about that release."""
+        native = [
+            plan.service for plan in self._plans if plan.gang is not None and plan.gang.native
+        ]
+        if native and self._api.path(f"{NATIVE_GANGS.group}/v1beta1", NATIVE_GANGS.kind):
+            yield warning(
+                FEATURE_GATE_OFF_BY_DEFAULT,
+                (),
+                f"{NATIVE_GANGS.name}: {_services_need(native)} the feature gate "
+                "GenericWorkload in the scheduler, too, where nothing shows it from outside; "
+                "without it pods start one by one",
+            )
+        release = parse_release(self._api.release)
+        if release is None:
+            return
+        first, last = RELEASES_WITH_STALLED_STATEFULSETS
+        if self._plans and first <= release <= last:
+            yield warning(
+                STATEFULSET_KEEPS_BROKEN_PODS,
+                (),
+                f"Kubernetes: {format_release(release)} does not replace what is broken "
+                "(kubernetes#137409): a replica that never became ready stays so through an "
+                "update that repairs it, until its leader pod is deleted or the update has "
+                f"strategy Recreate; wanted before {format_release(first)}, or after "
+                f"{format_release(last)}",
+            )
+        for feature in FEATURES:
+            services = [
+                plan.service
+                for plan in self._plans
+                if any(_applies(field, item) for item in _objects(plan) for field in feature.fields)
+            ]
+            if services and release < feature.default:
+                yield _feature_finding(feature, release, _services_need(services))
+
+
+def find_product_needs(
+    plans: Sequence[ServicePlan],
+) -> Mapping[Kind, tuple[Product, Sequence[str]]]:
+    """Return the kinds that services need, with the product of each and the services.
+
+    Of several rows of one product the last one counts for all services.
+    """
+    rows: dict[Kind, set[int]] = {}
+    services: dict[Kind, dict[str, None]] = {}
+    for plan in plans:
+        for item in _objects(plan):
+            for product, kind in _products_of(item):
+                rows.setdefault(kind, set()).add(PRODUCTS.index(product))
+                services.setdefault(kind, {})[plan.service] = None
+    return {kind: (PRODUCTS[max(rows[kind])], list(services[kind])) for kind in rows}
+
+
+def _objects(plan: ServicePlan) -> Iterator[Object]:
+    """Yield the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
+    yield from (tried.manifest for tried in list_dry_run_objects(plan))
+    if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
+        yield {
+            "apiVersion": "inference.networking.x-k8s.io/v1alpha2",
+            "kind": "InferenceObjective",
+        }
+
+
+def _products_of(manifest: Object) -> Iterator[tuple[Product, Kind]]:
+    """Yield the products that an object needs, each with the API and kind."""
+    api, kind = manifest["apiVersion"], manifest["kind"]
+    for product in PRODUCTS:
+        same = product.group == api.rpartition("/")[0]
+        if product.field:
+            applies = _applies(product.field, manifest)
+        else:
+            applies = same and product.kind in ("", kind)
+        if applies:
+            yield product, ((api, kind) if same else (product.group, ""))
+
+
+def _applies(field: str, manifest: Object) -> bool:
+    return any(True for _ in iterate_field(field, manifest))
+
+
+def _feature_finding(feature: Feature, release: Release, services_need: str) -> Finding:
+    wanted = f"{services_need} Kubernetes {format_release(feature.default)} or later"
+    if release < feature.least:
+        text = f"{feature.name}: {format_release(release)} does not have them; {wanted}"
+        return error(RELEASE_NOT_SUPPORTED, (), text)
+    return warning(
+        FEATURE_GATE_OFF_BY_DEFAULT,
+        (),
+        f"{feature.name}: need the feature gate {feature.gate} in {format_release(release)}, where "
+        f"it is off by default and which nothing shows from outside; {wanted}, or the gate",
+    )
+
+
+def _has_field(definition: Object, version: str, field: str) -> bool:
+    """Whether objects of a version have a field."""
+    schemas = [
+        (served.get("schema") or {}).get("openAPIV3Schema") or {}
+        for served in definition["spec"]["versions"]
+        if served["name"] == version
+    ]
+    path = "Kind " + ".".join(f"properties.{name}" for name in field.split("."))
+    return any(_applies(path, {**schema, "kind": "Kind"}) for schema in schemas)
+
+
+def _services_need(services: Sequence[str]) -> str:
+    """Write subject and verb of a sentence: `a needs`, `a, b need`."""
+    return f"{', '.join(services)} need{'s' if len(services) == 1 else ''}"

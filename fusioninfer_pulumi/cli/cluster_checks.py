@@ -1,0 +1,74 @@
+"""Asks the cluster about the services of sources: `check --server` and `plan --cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from fusioninfer_pulumi.checks.cluster_checks import ClusterFindings, check_cluster
+from fusioninfer_pulumi.checks.server_dry_run import (
+    API_SERVER_NOT_ASKED,
+    API_SERVER_REFUSES,
+    check_on_api_server,
+)
+from fusioninfer_pulumi.cli.printing import working
+from fusioninfer_pulumi.findings import Finding, Severity, error, warning
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.cli.source import Source
+
+#: How long all answers together may take.
+SECONDS = 60.0
+
+
+def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
+    """Adds to the sources what the cluster lacks: quota, gang backends, objects that services name.
+
+    Sources with errors are left out, because their findings come first.
+
+    Args:
+        sources: The inputs of the command.
+        context: Context of the kubeconfig, None for the current one.
+        dry_run: Whether to add what the API server rejects of the services' objects.
+    """
+    option = "--server" if dry_run else "--cluster"
+    asked = [source for source in sources if not source.has(Severity.ERROR)]
+    plans = [plan for source in asked for plan in source.plans]
+    if not plans:
+        return
+    registered = [item for source in asked for item in source.objects or ()]
+    try:
+        with working("asking the API server"):
+            api = KubernetesApi(None, context)
+            answers: list[tuple[Finding, ...]] = [() for _ in plans]
+            if dry_run:
+                answers = check_on_api_server(api, plans, seconds=SECONDS)
+            lacking = check_cluster(api, plans, registered=registered)
+    except UnreadableError as problem:
+        sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
+        return
+    findings = iter(map(_merge, answers, lacking))
+    for source in asked:
+        source.documents = [
+            document if document.plan is None else document.noting(*next(findings))
+            for document in source.documents
+        ]
+    if api.unread:
+        text = f"not checked: {'; '.join(api.unread)}"
+        sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
+
+
+def _merge(answers: tuple[Finding, ...], lacking: ClusterFindings) -> tuple[Finding, ...]:
+    # The API server refuses pods that name a missing ServiceAccount or class.
+    named = {finding.location for finding in lacking.names}
+    kept = (
+        finding
+        for finding in answers
+        if finding.rule != API_SERVER_REFUSES.id
+        or finding.severity is Severity.ERROR
+        or finding.location not in named
+    )
+    return (*kept, *chain(*lacking))

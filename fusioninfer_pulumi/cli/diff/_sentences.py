@@ -1,0 +1,336 @@
+"""What a change does, in short sentences."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.checks.pods.prefill_decode import read_pair_setting
+from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
+from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
+from fusioninfer_pulumi.cli.diff.manifests import (
+    LWS_TEMPLATE,
+    Identity,
+    Manifest,
+    Service,
+    at,
+    get_count,
+    label,
+    role_of,
+)
+from fusioninfer_pulumi.cli.diff.restarts import Edit, below
+from fusioninfer_pulumi.engines.argument_checks import compare_arguments
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.findings import Finding, listed
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_names import (
+    POOL_GROUP,
+    POOL_KIND,
+    REWRITE_KIND,
+    inference_pool,
+)
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
+
+# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
+_KNOWN_GROUPS = frozenset(
+    {
+        "",
+        "apps",
+        "leaderworkerset.x-k8s.io",
+        "scheduling.volcano.sh",
+        NATIVE_GROUP,
+        "gateway.networking.k8s.io",
+        POOL_GROUP,
+        "inference.networking.x-k8s.io",
+        "llm-d.ai",
+        "rbac.authorization.k8s.io",
+        "autoscaling",
+        "policy",
+    }
+)
+_POD_KINDS = frozenset({("", "Pod"), ("", "ReplicationController")})
+
+
+def notes(
+    edits: Sequence[Edit],
+    effects: Iterable[RoleEffect],
+    services: Sequence[Container[Service]],
+    refused: Mapping[Service, Sequence[Finding]],
+    freed: Iterable[Identity],
+) -> Iterator[str]:
+    """Yields what a change does, service by service; where there are several, each is named.
+
+    `services` are those that have an object, before and after; `refused` is what `pulumi up`
+    refuses of each; a partition holds those that are `freed` back no longer.
+    """
+    by_service: dict[Service, list[Edit]] = {}
+    for edit in edits:
+        by_service.setdefault(edit.service if edit.service[1] else ("", ""), []).append(edit)
+    roles: dict[Service, list[RoleEffect]] = {}
+    for effect in effects:
+        if effect.kind == "LeaderWorkerSet":
+            roles.setdefault((effect.namespace, effect.service), []).append(effect)
+    for service, service_edits in by_service.items():
+        name = service_name(*service) if service[1] else "other objects"
+        was, is_ = (service in group for group in services)
+        if service[1] and was != is_:
+            number = count(len(service_edits), "object")
+            yield f"service {name} {'added' if is_ else 'removed'} ({number})"
+            continue
+        sentences = [f"error: {message}" for message in refused.get(service, ())]
+        sentences += _service_notes(service_edits, roles.get(service, ()))
+        prefix = f"{name}: " if len(by_service) > 1 else ""
+        yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
+    if freed:
+        names = sorted((key.name for key in freed), key=_by_number)
+        yield (
+            f"no longer below the partition: {compressed(names)}; replicas that still have the "
+            "old pod template restart"
+        )
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    head, _, number = name.rpartition("-")
+    return (head, int(number), "") if number.isdecimal() else (name, -1, "")
+
+
+def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
+    replaced: dict[tuple[str, str], list[str]] = {}
+    for edit in edits:
+        if edit.refused:
+            replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
+    for (field, kind), names in replaced.items():
+        yield f"{field} cannot be updated: deletes and creates {kind} {compressed(names)}"
+    restarted: dict[str, list[str]] = {}
+    for effect in roles:
+        if effect.restarts:
+            restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
+    for why, names in restarted.items():
+        yield f"{why}: restarts {compressed(names)}"
+    if held := [name for effect in roles for name in effect.held]:
+        yield f"below the partition, keeps the old pod template: {compressed(held)}"
+    for edit in edits:
+        if edit.restarts and edit.key.is_apps_workload:
+            yield f"{edit.reason}: restarts {_object(edit)}"
+    rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
+    for effect in roles:
+        yield from _scale(effect, edits, rest)
+    for edit in edits:
+        yield from _growth(edit)
+        yield from (
+            note + rest for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
+        )
+
+
+def _object(edit: Edit) -> str:
+    component = label(edit.new, labels.COMPONENT_TYPE)
+    picker = component == "router" or edit.key.name.endswith("-epp")
+    kind = "endpoint picker" if picker and edit.key.kind == "Deployment" else edit.key.kind
+    return f"{kind} {edit.key.name}"
+
+
+def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str]:
+    """What is done for more or fewer replicas of a role."""
+    if not effect.role_change or effect.role_change == "replicas renamed":
+        return
+    done = Counter(
+        (edit.key.kind, edit.change.action)
+        for edit in edits
+        if edit.key.is_pod_group or (edit.key.is_lws and _scales(edit, effect.role))
+    )
+    text = ", ".join(
+        f"{count(number, kind)} {action}" for (kind, action), number in sorted(done.items())
+    )
+    yield f"role {effect.role}: {effect.role_change}{f' ({text})' if text else ''}{rest}"
+
+
+def _scales(edit: Edit, role: str) -> bool:
+    """Whether the replicas of a set change in number, and are those of a role."""
+    sides = [side for side in (edit.old, edit.new) if side]
+    replicas = {get_count(side, "spec", "replicas") for side in sides}
+    of_role = any(role_of(edit.key, side) == role for side in sides)
+    return of_role and (len(sides) == 1 or len(replicas) > 1)
+
+
+def _growth(edit: Edit) -> Iterator[str]:
+    """A gang whose minimum grows: no pod is then bound until all of it fits."""
+    if not edit.key.is_pod_group or not edit.old or not edit.new:
+        return
+    native = edit.key.group == NATIVE_GROUP
+    field = ("schedulingPolicy", "gang", "minCount") if native else ("minMember",)
+    before, after = at(edit.old, "spec", *field), at(edit.new, "spec", *field)
+    if not isinstance(before, int) or not isinstance(after, int) or after <= before:
+        return
+    forms = [at(edit.new, "spec", form) for form in ("minTaskMember", "subGroupPolicy")]
+    if any(forms) or native:
+        what = "the gang is all-or-nothing; " if forms[0] or native else ""
+        yield (
+            f"PodGroup {field[-1]} {before} -> {after}: {what}without room for all {after} pods, "
+            "replacement pods of running replicas are held back"
+        )
+
+
+def _without_effect(edits: Sequence[Edit]) -> str:
+    """What to say of changes that restart nothing."""
+    text = counts(edit.change for edit in edits)
+    keys = [edit.key for edit in edits]
+    if any(k.group not in _KNOWN_GROUPS or (k.group, k.kind) in _POD_KINDS for k in keys):
+        return text
+    fields = [change for edit in edits for change in edit.change.fields]
+    changed = all(edit.change.action == "changed" for edit in edits)
+    if changed and all(below(change.path, ("metadata",)) for change in fields):
+        text += ", metadata only"
+    return f"{text}; nothing restarts"
+
+
+def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
+    """Yields what changes in the shares of an InferenceModelRewrite or an HTTPRoute."""
+    before, after = _shares(kind, old), _shares(kind, new)
+    own_pool = inference_pool(label(new, labels.SERVICE))
+    moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
+    for asked in dict.fromkeys([*before, *after]):
+        was, is_ = before.get(asked, {}), after.get(asked, {})
+        if was == is_ or max(len(was), len(is_)) < 2:  # one target is no share
+            continue
+        text = ", ".join(
+            f"{name} {was.get(name, 0):.3g} % -> {is_.get(name, 0):.3g} %"
+            for name in dict.fromkeys([*was, *is_])
+            if was.get(name, 0) != is_.get(name, 0)
+        )
+        # `up` writes the larger shares of `split` late; users wrote other backends.
+        growing = [n for n, share in is_.items() if share > (was or {own_pool: 100}).get(n, 0)]
+        if kind != REWRITE_KIND and next(iter(is_), None) == own_pool and growing:
+            text += f", when {listed(growing)} can serve"
+        moves.setdefault(text, []).append(asked)
+    for text, names in moves.items():
+        asked_for = ", ".join(filter(None, names))
+        yield f"requests{f' for {asked_for}' if asked_for else ''}: {text}"
+
+
+def _shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
+    """Percent of each target by the name that requests ask for or the rule; empty for the rest."""
+    shares: dict[str, Mapping[str, float]] = {}
+    if kind not in (REWRITE_KIND, "HTTPRoute"):
+        return shares
+    for index, rule in enumerate(_items(at(manifest, "spec", "rules"))):
+        matches, backends = _items(rule.get("matches")), _items(rule.get("backendRefs"))
+        if kind == REWRITE_KIND:
+            targets = _percent(_items(rule.get("targets")), "modelRewrite")
+            for name in [at(match, "model", "value") for match in matches] or [""]:
+                shares.setdefault(str(name), targets)
+        elif all(backend.get("kind") == POOL_KIND for backend in backends):
+            name = f"rule {rule.get('name') or index + 1}" if rule.get("matches") else ""
+            shares[name] = _percent(backends, "name")
+    return shares
+
+
+def _percent(targets: Iterable[Mapping[str, Any]], key: str) -> Mapping[str, float]:
+    weights = {str(item.get(key)): item.get("weight", 1) for item in targets}
+    numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
+    total = sum(numbers.values())
+    return {name: 100 * number / total for name, number in numbers.items()} if total else {}
+
+
+def _items(value: Any) -> list[Mapping[str, Any]]:
+    items = value if isinstance(value, (list, tuple)) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+_MOST_DEFAULTS = 6
+_TEMPLATES = ("leaderTemplate", "workerTemplate")
+
+
+def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
+    """What the engines of LeaderWorkerSets no longer take, once for each role."""
+    changed_engines: list[EngineChange] = []
+    for edit, old, new in _commands(edits):
+        found = compare_arguments(old, new)
+        if found is None or not (found.removed or found.defaults):
+            continue
+        namespace, service = edit.service
+        change = EngineChange(
+            service=service,
+            namespace=namespace,
+            role=role_of(edit.key, edit.new),
+            engine=found.engine,
+            release=Pair(found.before, found.after),
+            removed=found.removed,
+            defaults=found.defaults,
+        )
+        if change not in changed_engines:
+            changed_engines.append(change)
+    return changed_engines
+
+
+def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
+    """Yields a warning for each decode role whose requests fail while both revisions run.
+
+    The endpoint picker pairs prefill and decode pods of either revision.
+    """
+    warnings: dict[str, None] = {}
+    for edit, old, new in _commands(edits):
+        engine = new.engine
+        if engine is None or old.engine is not engine:
+            continue
+        remedy = engine.kv_cache.missing_recompute_setting(
+            old
+        ) or engine.kv_cache.missing_recompute_setting(new)
+        if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
+            continue
+        changed = []
+        for key in sorted({*engine.kv_cache.settings_to_match(old, new)} - {"served name"}):
+            before, after = read_pair_setting(old, engine, key), read_pair_setting(new, engine, key)
+            if None not in (before, after) and before != after:
+                changed.append(f"{key} {before} -> {after}")
+        if changed:
+            warning = (
+                f"role {role_of(edit.key, edit.new)}: warning: while both revisions run, "
+                f"{engine.title} rejects KV caches between them ({', '.join(changed)}) and these "
+                f"requests fail with HTTP 500; before this update, add {remedy}"
+            )
+            warnings[warning] = None
+    yield from warnings
+
+
+def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, EngineCommand]]:
+    """Yields the command lines, before and after, of each container of a LeaderWorkerSet."""
+    for edit in edits:
+        if not edit.key.is_lws or edit.old is None or edit.new is None:
+            continue
+        for template in _TEMPLATES:
+            olds, news = (_containers(manifest, template) for manifest in (edit.old, edit.new))
+            for name in (name for name in olds if name in news):
+                yield edit, read_command(olds[name]), read_command(news[name])
+
+
+def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
+    items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
+    return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
+
+
+def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
+    """Says in sentences what the engines no longer take; names services where there are several."""
+    for change in changes:
+        name = f"{service_name(change.namespace, change.service)}: " if services > 1 else ""
+        releases = f"{change.release.before} -> {change.release.after}"
+        prefix = f"{name}role {change.role}, {change.engine} {releases}"
+        if change.removed:
+            texts = [
+                f"{argument.name} (use {argument.instead})" if argument.instead else argument.name
+                for argument in change.removed
+            ]
+            yield f"{prefix}: no longer takes {', '.join(texts)}"
+        # The engine chooses what null stands for: it may be the same in both releases.
+        texts = [
+            f"{default.name} {json.dumps(default.before)} -> {json.dumps(default.after)}"
+            for default in change.defaults
+            if None not in (default.before, default.after)
+        ]
+        if texts:
+            more = len(texts) - _MOST_DEFAULTS
+            rest = f" and {more} more (--output json lists them)" if more > 0 else ""
+            yield f"{prefix}: other defaults: {', '.join(texts[:_MOST_DEFAULTS])}{rest}"

@@ -1,0 +1,165 @@
+"""A difference as markdown for a pull request, and as JSON for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from fusioninfer_pulumi.cli.diff._formatting import (
+    Group,
+    build_replica_table,
+    counts,
+    format_pair,
+    grouped,
+    lines,
+    printable,
+    service_name,
+    summary,
+)
+from fusioninfer_pulumi.cli.diff._records import Action, Difference
+
+# GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
+# words, such as the mark by which a job finds its comment again.
+LIMIT = 65_000
+_LONGEST_LINE = 240
+_LONGEST_NOTE = 1_000
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+#: Parts of `reason`.
+_ONLY_FOR_TEXT = frozenset({"restart_reason", "role_change"})
+_SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
+
+
+def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
+    """Writes a difference as markdown for GitHub and GitLab.
+
+    Args:
+        difference: What `compare` found.
+        limit: Most characters; what does not fit is counted.
+
+    Returns:
+        A summary in one line, what the change does, and the changed fields folded away.
+    """
+    first = f"**{summary(difference)}**"
+    if not difference:
+        return f"{first}\n"
+    head = [first, "", *(f"- {_escaped(note)}" for note in difference.notes), ""]
+    if difference.effects:
+        titles, rows = build_replica_table(difference)
+        head += _table([name.capitalize() for name in titles], rows)
+    if difference.totals:
+        head += _table(
+            ["Service", "Pods", "Accelerators"],
+            [
+                [
+                    service_name(totals.namespace, totals.service),
+                    format_pair(totals.pods),
+                    format_pair(totals.accelerators),
+                ]
+                for totals in difference.totals
+            ],
+        )
+    kept, more = _fitting(head, limit // 2)
+    if more:
+        kept.append(f"… {more} more lines")
+    above = "\n".join(kept).rstrip("\n") + "\n"
+    if not difference.objects:
+        return above
+    return f"{above}\n{_details(difference, limit - len(above) - 1)}"
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_escaped, row))} |"
+    yield ""
+
+
+def _details(difference: Difference, limit: int) -> str:
+    blocks: list[str] = []
+    apart = False
+    for group in grouped(difference.objects):
+        first, *fields = _blocks(group)
+        # An added object right below the fields of another one would look like their value.
+        gap = "\n" if apart or (fields and blocks) else ""
+        blocks += [gap + first, *fields]
+        apart = bool(fields)
+    frame = f"<details>\n<summary>{counts(difference.objects)}</summary>\n\n"
+    # 500 characters for the fences and for the sentence on what is left out.
+    kept, _ = _fitting(blocks, limit - len(frame) - 500)
+    body = "\n".join(kept)
+    # Longer than any fence of the values, so that none of them ends the block.
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
+    omitted = "\n".join(blocks[len(kept) :]).count("\n") + 1 if len(kept) < len(blocks) else 0
+    more = (
+        f"\nLeft out here, where it does not fit: {omitted} more lines. "
+        "`fusioninfer-pulumi diff` prints them all.\n"
+    )
+    return f"{frame}{fence}diff\n{body}\n{fence}\n{more if omitted else ''}\n</details>\n"
+
+
+def _blocks(group: Group) -> Iterator[str]:
+    """Lines that stay together: the title, then each field."""
+    action = group.objects[0].action
+    line = f"{_SIGNS[action]} {_cut(printable(group.title), _LONGEST_NOTE)}"
+    if action == "changed":
+        line += " @@"
+    elif action == "replaced":
+        line += ", deleted and created again"
+    yield line
+    for change in group.fields:
+        path = _cut(printable(change.path), _LONGEST_LINE)
+        values = "\n".join(lines(change, _LONGEST_LINE))
+        yield f"  {path}:\n{values}"
+
+
+def _fitting(texts: Iterable[str], limit: int) -> tuple[list[str], int]:
+    """Takes texts while they fit, and counts the others."""
+    taken: list[str] = []
+    left = 0
+    for text in texts:
+        limit -= len(text) + 1
+        if limit < 0 or left:
+            left += 1
+        else:
+            taken.append(text)
+    return taken, left
+
+
+def _escaped(text: str) -> str:
+    """Writes text so that markdown and HTML show it as it is."""
+    arrows = _cut(printable(text), _LONGEST_NOTE).replace(" -> ", " → ")
+    html = arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", html)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def to_json(difference: Difference) -> dict[str, Any]:
+    """Builds the JSON form; its keys are a contract.
+
+    Args:
+        difference: What `compare` found.
+
+    Returns:
+        `different` (whether anything is), then the fields of the records in camelCase.
+    """
+    return {"different": bool(difference), **_json(difference)}
+
+
+def _json(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a named tuple of another package
+        return value._asdict()
+    if isinstance(value, tuple):
+        return [_json(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    return {
+        re.sub("_(.)", lambda match: match[1].upper(), item.name): _json(getattr(value, item.name))
+        for item in fields(value)
+        if item.name not in _ONLY_FOR_TEXT
+    }

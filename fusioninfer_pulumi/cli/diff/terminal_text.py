@@ -1,0 +1,114 @@
+"""A difference for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from fusioninfer_pulumi.cli.diff._formatting import (
+    Group,
+    build_replica_table,
+    format_pair,
+    grouped,
+    lines,
+    one_line,
+    printable,
+    service_name,
+    summary,
+)
+from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
+from fusioninfer_pulumi.cli.printing import wrap_text
+from fusioninfer_pulumi.cli.terminal import table
+
+_MOST_FIELDS = 100
+#: Most characters of a value.
+_LIMIT = 400
+
+_SIGNS: dict[Action, tuple[str, str]] = {
+    "added": ("+", "green"),
+    "removed": ("-", "red"),
+    "changed": ("~", "yellow"),
+    "replaced": ("!", "magenta"),
+}
+_LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def print_diff(difference: Difference, console: Console) -> None:
+    """Prints what `compare` found."""
+    for part in _parts(difference, console):
+        # Words longer than a line stay whole: the terminal lets them be copied.
+        console.print(part, soft_wrap=True)
+
+
+def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
+    yield wrap_text(summary(difference), console.width, "  ")
+    for totals in difference.totals:
+        pods, devices = format_pair(totals.pods), format_pair(totals.accelerators)
+        name = service_name(totals.namespace, totals.service)
+        yield f"  {name}: pods {pods}, accelerators {devices}"
+    if difference.notes:
+        yield ""
+        for note in difference.notes:
+            yield _paragraph("  * ", printable(note), "bold", console.width)
+    if difference.effects:
+        yield ""
+        yield from _effects(difference, console)
+    gap = True
+    for group in grouped(difference.objects):
+        if gap or group.fields:
+            yield ""
+        yield Text("\n").join(_group(group, console.width))
+        gap = bool(group.fields)
+
+
+def _paragraph(lead: str, text: str, style: str, width: int, more: str = "") -> Text:
+    """A styled text behind a sign, with its further lines below the first one's text."""
+    indent = " " * len(lead) + more
+    return Text.assemble(lead, (wrap_text(f"{lead}{text}", width, indent)[len(lead) :], style))
+
+
+def _effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
+    """The table of replicas; where it is too wide, its rows as paragraphs."""
+    head, rows = build_replica_table(difference)
+    cells = [[printable(cell) for cell in row] for row in rows]
+    replicas = table(map(str.upper, head), header="dim")
+    above = ""
+    for service, *others in cells:
+        # The name of a service stands where its rows begin.
+        replicas.add_row("" if head[0] == "service" and service == above else service, *others)
+        above = service
+    if console.measure(replicas).maximum + 2 <= console.width:
+        yield Padding.indent(replicas, 2)
+        return
+    for row in cells:
+        yield _paragraph("  ", row[0], "", console.width)
+        for name, cell in zip(head[1:], row[1:], strict=True):
+            yield _paragraph(f"    {name:<8}  ", cell, "", console.width)
+
+
+def _group(group: Group, width: int) -> Iterator[Text]:
+    action = group.objects[0].action
+    sign, style = _SIGNS[action]
+    title = printable(group.title)
+    if action == "replaced":
+        title += ", deleted and created again"
+    yield _paragraph(f"{sign} ", title, style, width)
+    for change in group.fields[:_MOST_FIELDS]:
+        yield from _field(change, width)
+    if len(group.fields) > _MOST_FIELDS:
+        yield Text(f"    … {len(group.fields) - _MOST_FIELDS} more fields; the JSON form has all")
+
+
+def _field(change: FieldChange, width: int) -> Iterator[Text]:
+    """A field in one line where it fits, else with its values below."""
+    path, values = f"    {printable(change.path)}:", one_line(change, _LIMIT)
+    if values is not None and len(path) + 1 + len(values) <= width:
+        yield Text(f"{path} {values}")
+        return
+    yield Text(path)
+    for value_line in lines(change, _LIMIT):
+        style = _LINE_STYLES.get(value_line[:1], "")
+        yield _paragraph(" " * 6, value_line, style, width, "  ")

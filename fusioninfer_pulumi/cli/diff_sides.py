@@ -1,0 +1,153 @@
+"""Both sides of `diff`: two inputs, or one input in a git revision and in the working tree."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
+from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
+from fusioninfer_pulumi.loading.file_set import manifest_files
+
+
+@dataclass(frozen=True)
+class DiffSides:
+    """The two sides of `diff`.
+
+    Attributes:
+        judged: Those whose errors, and with `--strict` warnings, stop the command.
+        notes: What the comparison cannot show.
+    """
+
+    old: Source
+    new: Source
+    judged: tuple[Source, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_diff_sides(options: argparse.Namespace) -> DiffSides:
+    """Reads both sides of `diff`.
+
+    Errors of a git revision are warnings: it is there already, and a change that repairs it can be
+    compared. What only one side has is added or removed.
+    """
+    if options.base is None:
+        old, new = (read_diff_side(path, options) for path in (options.old, options.new))
+        return DiffSides(old, new, judged=(old, new), notes=_encrypted(old, new))
+    path = options.old
+    old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
+    try:
+        with _at_revision(path, options.base) as revised:
+            existed = not _holds_nothing(revised)
+            if existed:
+                old = read_diff_side(str(revised), options).named(str(revised), old.name)
+                old.rendered()
+    except _RevisionError as problem:
+        old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
+        return DiffSides(old, Source(path, objects=[]), judged=(old,))
+    if existed and _holds_nothing(Path(path)):
+        new = Source(path, objects=[])
+    else:
+        new = read_diff_side(path, options)
+    notes = _forgive(old)
+    return DiffSides(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
+
+
+def _holds_nothing(path: Path) -> bool:
+    """Whether there is nothing to read at a path: no file, project or manifest."""
+    if not path.is_dir():
+        return not os.path.lexists(path)
+    return not (is_project(path) or manifest_files(path))
+
+
+def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
+    """Encrypted values that differ as text: both are one stand-in."""
+    olds, news = old.encrypted or {}, new.encrypted or {}
+    changed = [key for key, text in news.items() if olds.get(key, text) != text]
+    if not changed:
+        return ()
+    note = (
+        f"config {', '.join(changed)}: the encrypted text changed; whether the value did, and what "
+        "would change with it, is not known without the stack's key"
+    )
+    return (note,)
+
+
+def _forgive(old: Source) -> tuple[str, ...]:
+    """Makes warnings of the errors of a base, and leaves out the plans of what has any."""
+    if not old.has(Severity.ERROR):
+        return ()
+    old.documents = [
+        replace(
+            document,
+            plan=None if document.refused else document.plan,
+            findings=tuple(map(_forgiven, document.findings)),
+        )
+        for document in old.documents
+    ]
+    old.remarks = [_forgiven(located) for located in old.remarks]
+    note = (
+        f"warning: {old.name} could not be read as a whole: what could not be read is left out, "
+        "and its new state is shown as added, though it may be running"
+    )
+    return (note,)
+
+
+def _forgiven(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
+    origin, finding = located
+    return origin, replace(finding, severity=Severity.WARNING) if errors([finding]) else finding
+
+
+class _RevisionError(Exception):
+    """The revision cannot be read; the message says why."""
+
+
+@contextlib.contextmanager
+def _at_revision(source: str, revision: str) -> Iterator[Path]:
+    """Unpacks a git revision, and yields where a source would stand in it.
+
+    The whole revision is unpacked, because a project's program may read files beside its folder.
+    """
+    path = Path(source).absolute()
+    # A link belongs to the repository that holds it, wherever it leads.
+    folder = path if path.is_dir() and not path.is_symlink() else path.parent
+    while not folder.exists():
+        folder = folder.parent
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    inside = Path(_git(folder, "rev-parse", "--show-prefix"), path.relative_to(folder))
+    try:
+        asked = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        commit = _git(folder, *asked)
+    except _RevisionError:
+        raise _RevisionError(f"no such revision: {one_line(revision)}") from None
+    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
+        tree, index = Path(made).resolve() / "tree", Path(made) / "index"
+        # As a checkout would, without touching the repository; an archive would leave out what
+        # `.gitattributes` marks with `export-ignore`.
+        _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
+        prefix = f"--prefix={tree}{os.sep}"
+        _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
+        yield tree / inside
+
+
+def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
+    try:
+        # The revision is one argument of a list: no shell ever reads it.
+        done = subprocess.run(  # noqa: S603  # see above
+            command, capture_output=True, check=False, env=environment
+        )
+    except OSError:
+        raise _RevisionError("git is needed for --base, and is not installed") from None
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _RevisionError(f"git: {reason[-1] if reason else 'failed'}")
+    return os.fsdecode(done.stdout).strip()

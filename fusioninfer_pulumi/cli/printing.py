@@ -1,0 +1,117 @@
+"""What the command line writes: wrapped lines, progress, YAML and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+_NARROWEST = 40
+#: Seconds until long work is named, and until it is named again.
+_FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
+
+
+def wrap_text(text: str, width: int | None, indent: str = "") -> str:
+    """A text with line breaks between words, and an indent below its first line.
+
+    Longer words, such as paths, stay whole: the terminal lets them be copied as they are.
+    """
+    if width is None or len(text) <= width:
+        return text
+    import textwrap  # only terminals need it
+
+    lines = textwrap.wrap(
+        text, max(width, _NARROWEST), subsequent_indent=indent, expand_tabs=False,
+        replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Names work that takes long on standard error, every ten seconds, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    import threading  # likewise
+
+    ended, begin = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        pause = _FIRST_NOTICE
+        while not ended.wait(pause):
+            sys.stderr.write(f"{what} ({time.monotonic() - begin:.0f} s)\n")
+            pause = _NEXT_NOTICE
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def print_json(value: Any) -> None:
+    """Writes JSON to standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_objects(objects: list[dict[str, Any]], form: str) -> None:
+    """Writes Kubernetes objects to standard output.
+
+    Args:
+        objects: The objects.
+        form: `yaml` for one document per object, `json` for a List.
+    """
+    if form == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    else:
+        sys.stdout.write(to_yaml(objects))
+
+
+def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Writes a multi-document YAML text that a person reads and `kubectl apply` takes."""
+    return str(
+        yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    )
+
+
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # type: ignore[misc]  # the base class is chosen at run time
+    """Writes shared structure out, and text of several lines as a block."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Objects share pod specs; a reader should not have to follow anchors."""
+        del data
+        return True
+
+
+# Text that some YAML reader takes for a number or a boolean (YAML 1.2, Go's YAML): PyYAML's own
+# rules do not quote it, and `kubectl apply` would read another value.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?0o?[0-7_]+$"),
+    list("-+.0123456789"),
+)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), list("yYnN"))
+
+
+def _text(dumper: Any, value: str) -> Any:
+    style = (
+        "|"
+        if "\n" in value and not any(line != line.rstrip() for line in value.split("\n"))
+        else None
+    )
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)

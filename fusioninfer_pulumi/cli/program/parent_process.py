@@ -1,0 +1,203 @@
+"""Runs the program of a project folder in a child process, and reads its messages."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.printing import working
+from fusioninfer_pulumi.cli.program.project_files import (
+    Project,
+    StackConfig,
+    load_project,
+    read_stack_config,
+)
+from fusioninfer_pulumi.cli.program.recording import (
+    PROGRAM_ENDED,
+    ProgramError,
+    ProgramService,
+    Recording,
+    Secrets,
+    key,
+    masked,
+    refused,
+)
+from fusioninfer_pulumi.findings import Finding
+
+#: Seconds that a program may take.
+LIMIT = 300.0
+#: Forking is quick, and safe without threads. Other systems than Linux start some.
+_METHOD = "fork" if sys.platform == "linux" else "spawn"
+#: Seconds in which a program whose time is over reports where it waits.
+_GRACE = 3.0
+#: Seconds between two checks whether a silent process still runs.
+_POLL = 0.05
+#: Bytes that a program may print; a temporary file keeps them until it ends.
+_MOST_PRINTED = 64 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the child process runs.
+
+    Attributes:
+        project: The project.
+        config: The configuration of the stack.
+        secrets: What stands in place of secret values in objects.
+        key: The key of the marks of secret values.
+        limit: Seconds after which the program is ended.
+        printed: The file for what the program and its own child processes print.
+    """
+
+    project: Project
+    config: StackConfig
+    secrets: Secrets
+    key: bytes
+    limit: float
+    printed: str
+
+
+def run_program(
+    folder: Path,
+    stack: str | None = None,
+    secrets: Secrets = Secrets.MASKED,
+    limit: float = LIMIT,
+) -> Recording:
+    """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
+
+    The program has a process of its own, so programs can be run one after another, and one that
+    ends its process or never returns is an error like any other. What it prints goes to standard
+    error once it has ended, without secret values.
+
+    Args:
+        folder: The folder that holds `Pulumi.yaml`.
+        stack: The stack whose configuration is used; without one, the only stack there is, else
+            `dev`.
+        secrets: What stands in place of secret values. Encrypted configuration reads `<secret>`
+            in any case: only the stack's key could open it.
+        limit: Seconds after which a program that has not ended is ended.
+
+    Returns:
+        The Kubernetes objects, the InferenceService components, and the warnings.
+
+    Raises:
+        ProgramError: The folder is no Python project, the stack does not exist, or the program
+            failed.
+    """
+    project = load_project(folder)
+    config = read_stack_config(project, stack)
+    # Imported before the fork: several programs share the loaded SDK.
+    child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
+    hidden: set[str] = set()
+    descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
+    with os.fdopen(descriptor, "rb") as printed:
+        try:
+            with working(f"{folder}: running the program"):
+                request = Request(project, config, secrets, key(), limit, path)
+                outcome = _outcome(child.main, request, hidden, printed)
+        except ProgramError as problem:
+            outcome = problem.findings
+        finally:
+            Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
+            hidden = set() if secrets is Secrets.SHOWN else hidden
+            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
+                sys.stderr.write(text.removesuffix("\n") + "\n")
+                sys.stderr.flush()
+    if isinstance(outcome, tuple):
+        raise ProgramError(*config.findings, *_masked(outcome, hidden))
+    before = Path.cwd()
+    os.chdir(project.program.parent)  # paths in specs are relative to it
+    try:
+        services = tuple(
+            ProgramService(
+                name,
+                file,
+                line,
+                provider,
+                # The component also knows what it collides with.
+                replace(plan_service(args, name), findings=_masked(findings, hidden)),
+            )
+            for name, args, findings, (file, line, provider) in outcome["services"]
+        )
+    finally:
+        os.chdir(before)
+    found = (*config.findings, *_masked(outcome["findings"], hidden))
+    return Recording(outcome["resources"], services, found, config.encrypted)
+
+
+def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
+    return tuple(replace(finding, message=masked(finding.message, hidden)) for finding in findings)
+
+
+def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -> Any:
+    """Runs the child process; the recording that it sends, or a tuple of errors.
+
+    Secret values are added to `hidden` as they come.
+    """
+    context: Any = multiprocessing.get_context(_METHOD)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=main, args=(sender, request))
+    with warnings.catch_warnings():
+        # Python warns of threads, of which a test runner has some.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    sender.close()
+    outcome: Any = None
+    try:
+        for message in _listen(process, receiver, request.limit + _GRACE):
+            if os.fstat(printed.fileno()).st_size > _MOST_PRINTED:
+                text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
+                raise refused(PROGRAM_ENDED, text)
+            if isinstance(message, str):
+                hidden.add(message)
+            elif message is not None:
+                outcome = message
+        if outcome is None:
+            raise refused(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
+        return outcome
+    finally:
+        process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+        process.join()
+        receiver.close()
+
+
+def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[Any]:
+    """Yields messages until the process ends or its time is over; None now and then."""
+    deadline = time.monotonic() + limit
+    while (left := deadline - time.monotonic()) > 0:
+        ended = process.exitcode is not None
+        if receiver.poll(_POLL):
+            try:
+                yield pickle.loads(receiver.recv_bytes())  # noqa: S301  # from our own process
+            except (EOFError, OSError):
+                process.join(left)
+                return
+        elif ended:
+            return  # what it started may hold the connection open
+        else:
+            yield None
+
+
+def _how_it_ended(status: int | None, limit: float) -> str:
+    if status is None:
+        return f"the program did not end within {limit:g} s"
+    if status == -signal.SIGKILL:
+        return "the program was killed (SIGKILL), as the system does when memory runs out"
+    how = "it crashed, or called os._exit" if status else "it called os._exit"
+    return f"the program ended its process with status {status}: {how}"

@@ -1,0 +1,408 @@
+"""What a command reads: manifests, standard input, rendered objects or a Pulumi project."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusioninfer_pulumi.checks.between_services import check_targets
+from fusioninfer_pulumi.checks.stages import add_collision_findings
+from fusioninfer_pulumi.cli.printing import working
+from fusioninfer_pulumi.cli.source import (
+    OPTION_OUT_OF_PLACE,
+    PlannedDocument,
+    Source,
+    resolve_output_names,
+)
+from fusioninfer_pulumi.findings import (
+    Finding,
+    InvalidServiceError,
+    Origin,
+    Severity,
+    error,
+    errors,
+)
+from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
+from fusioninfer_pulumi.loading.file_set import (
+    NO_MANIFESTS,
+    ParsedText,
+    Text,
+    load_texts,
+    manifest_files,
+    parse,
+)
+from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE, plan_document
+from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE
+from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.api.service import InferenceServiceArgs
+    from fusioninfer_pulumi.capacity_package import PlacementResult
+
+
+STDIN = "<stdin>"
+_PROJECT = ("Pulumi.yaml", "Pulumi.yml")
+#: Commands that are about services: a program without one gets a warning.
+_ABOUT_SERVICES = ("check", "plan")
+
+
+@dataclass
+class _Input:
+    """One path of a command line; `-` is standard input.
+
+    Attributes:
+        path: The path.
+        name: Its name in messages.
+        texts: Its text; those of its files, where it is a folder.
+        unreadable: What cannot be read, and why.
+        project: Whether it is the folder of a Pulumi project, of which nothing is read here.
+    """
+
+    path: str
+    name: str
+    texts: list[Text] = field(default_factory=list)
+    unreadable: list[PlannedDocument] = field(default_factory=list)
+    project: bool = False
+
+    def refuse(self, file: str, finding: Finding) -> None:
+        """Adds a file that cannot be read."""
+        origin = Origin(file)
+        self.unreadable.append(PlannedDocument(origin, findings=((origin, finding),)))
+
+
+def _keep(source: Source, inputs: Sequence[_Input]) -> None:
+    """Keeps the texts of paths; what cannot be read becomes a document with an error."""
+    for input_ in inputs:
+        source.documents += input_.unreadable
+        source.texts |= {text.file: text.content for text in input_.texts}
+
+
+def read_sources(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
+    """Reads manifests as if they were one input, and each Pulumi project as one of its own.
+
+    Args:
+        paths: Paths of files, of folders of manifests and of projects; `-` is standard input.
+        options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
+
+    Returns:
+        The inputs, each with what is wrong among its findings.
+    """
+    inputs = [_read(path) for path in paths]
+    projects = [_project(input_.path, options) for input_ in inputs if input_.project]
+    files = [input_ for input_ in inputs if not input_.project]
+    return [_manifests(files, options), *projects] if files else projects
+
+
+def _manifests(
+    inputs: Sequence[_Input], options: argparse.Namespace, *, compared: bool = False
+) -> Source:
+    source = Source(", ".join(input_.name for input_ in inputs))
+    _keep(source, inputs)
+    parsed = [parse(text) for input_ in inputs for text in input_.texts]
+    if compared and not source.findings:
+        source.objects = _objects(parsed)
+        if source.objects is not None:
+            return source
+    if parsed:
+        with working(f"{source.name}: planning"):
+            plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
+    return source
+
+
+def read_diff_side(path: str, options: argparse.Namespace) -> Source:
+    """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
+
+    The masks of a program's secrets are marked (see `Secrets`).
+    """
+    input_ = _read(path)
+    if input_.project:
+        return _project(path, options, marked=True)
+    return _manifests([input_], options, compared=True)
+
+
+def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
+    """Reads several inputs whose services may be of several stacks, one source for each path.
+
+    Their documents may refer to each other, unless two of them are of one kind and name: then each
+    input is read by itself. Services are held only against those of the same source.
+    """
+    inputs = [_read(path) for path in paths]
+    parsed = [[parse(text) for text in input_.texts] for input_ in inputs]
+    identities = [one for texts in parsed for text in texts for one in text.identities]
+    together: list[LoadedDocument] | None = None
+    if len(identities) == len(set(identities)) and len(set(paths)) == len(paths):
+        everything = [text for texts in parsed for text in texts]
+        together = load_texts(everything, allow_lossy=options.allow_lossy)
+    sources = []
+    for input_, texts in zip(inputs, parsed, strict=True):
+        if input_.project:
+            sources.append(_project(input_.path, options))
+            continue
+        source = Source(input_.name)
+        _keep(source, [input_])
+        if together is not None:
+            files = {input_.name, *(text.text.file for text in texts)}
+            source.documents += _planned([one for one in together if one.origin.file in files])
+        elif texts:
+            plan_documents(source, load_texts(texts, allow_lossy=options.allow_lossy))
+        sources.append(source)
+    if together is not None:
+        _add_shares(sources)
+    return sources
+
+
+def _read(path: str) -> _Input:
+    input_ = _Input(path, STDIN if path == "-" else path)
+    with _unreadable(input_, input_.name):
+        if path != "-" and path and "\0" not in path and Path(path).is_dir():
+            _read_folder(input_, Path(path))
+        else:
+            _read_text(input_, input_.name, path, None)
+    return input_
+
+
+@contextlib.contextmanager
+def _unreadable(input_: _Input, file: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        input_.refuse(file, unreadable_file_finding(problem))
+
+
+def unreadable_file_finding(problem: OSError) -> Finding:
+    """Why a file cannot be read."""
+    return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
+
+
+def is_project(folder: Path) -> bool:
+    """Whether a folder holds a Pulumi project; unlike that of `program`, without importing it."""
+    return any((folder / name).is_file() for name in _PROJECT)
+
+
+def _read_folder(input_: _Input, folder: Path) -> None:
+    if is_project(folder):
+        input_.project = True
+        return
+    files = manifest_files(folder)
+    if not files:
+        message = f"no Pulumi.yaml and {NO_MANIFESTS}"
+        input_.refuse(input_.name, error(EMPTY_INPUT, (), message))
+    for file in files:
+        _read_text(input_, str(file), str(file), input_.name)
+
+
+def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None:
+    with _unreadable(input_, file):
+        data = _bytes(path)
+        if len(data) > MAX_BYTES:
+            input_.refuse(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
+            return
+        try:
+            input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
+        except UnicodeDecodeError:
+            input_.refuse(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
+
+
+def _bytes(path: str) -> bytes:
+    """At most one byte more than a manifest may have: the input may be a device without an end."""
+    if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        data: bytes = sys.stdin.buffer.read(MAX_BYTES + 1)
+        return data
+    if not path or "\0" in path:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with Path(path).open("rb") as stream:
+        return stream.read(MAX_BYTES + 1)
+
+
+def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
+    """Plans what was loaded, as further documents of a source, and compares its services."""
+    source.documents += _planned(loaded)
+    _add_shares([source])
+
+
+def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
+    planned = [
+        (None, ()) if document.document is None else plan_document(document.document)
+        for document in loaded
+    ]
+    compared = iter(add_collision_findings([plan for plan, _ in planned if plan is not None]))
+    documents = []
+    for document, (plan, refusals) in zip(loaded, planned, strict=True):
+        final = None if plan is None else next(compared)
+        findings = refusals if final is None else final.findings
+        located = (*document.remarks, *map(document.locate, findings))
+        documents.append(PlannedDocument(document.origin, final, located, document))
+    return documents
+
+
+def _add_shares(sources: Sequence[Source]) -> None:
+    """Adds what is wrong with requests that services of these sources give to each other."""
+    plans = [plan for source in sources for plan in source.plans]
+    # An unknown name may belong to a service that could not be read.
+    complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
+    for source in sources:
+        source.documents = [
+            document
+            if document.plan is None or document.loaded is None
+            else document.noting(*check_targets(document.plan, plans, complete=complete))
+            for document in source.documents
+        ]
+
+
+def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
+    """Kubernetes objects of texts, None when they hold anything else."""
+    objects: list[dict[str, Any]] = []
+    for text in texts:
+        if text.documents is None:
+            return None
+        for item in text.documents:
+            is_list = isinstance(item, Mapping) and item.get("kind") == "List"
+            items = item.get("items") if is_list else [item]
+            if not isinstance(items, list):
+                return None
+            objects += items
+        if not text.documents and text.text.folder is None:
+            return None
+    complete = all(
+        isinstance(item, Mapping)
+        and isinstance(item.get("apiVersion"), str)
+        and isinstance(item.get("kind"), str)
+        and isinstance(item.get("metadata"), Mapping)
+        and not is_loaded_kind(item)
+        for item in objects
+    )
+    return objects if complete and objects else None
+
+
+def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
+    # Only a project needs Pulumi, which costs more to import than a manifest to read.
+    from fusioninfer_pulumi.cli.program import (
+        ProgramError,
+        Secrets,
+        no_service_finding,
+        run_program,
+    )
+
+    source = Source(path, encrypted={})
+    hidden = Secrets.MARKED if marked else Secrets.MASKED
+    try:
+        recording = run_program(
+            Path(path),
+            options.stack,
+            Secrets.SHOWN if options.show_secrets else hidden,
+            options.timeout,
+        )
+    except ProgramError as problem:
+        source.add(path, *problem.findings)
+        return source
+    source.encrypted = recording.encrypted
+    source.objects = [recorded.manifest for recorded in recording.resources]
+    plans = resolve_output_names(recording.plans, source.objects)
+    for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
+        file = str(Path(path, service.file)) if service.file else path
+        origin = Origin(file, number, line=service.line)
+        findings = tuple((origin, finding) for finding in plan.findings)
+        source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
+    if not recording.services and options.command in _ABOUT_SERVICES:
+        source.add(path, no_service_finding())
+    source.add(path, *recording.findings)
+    return source
+
+
+def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
+    """Places all services of an input, and plans them again with what was chosen.
+
+    Args:
+        source: The input; its plans become those of the placed services, and what there is to
+            say about their places is added to its findings.
+        inventory: Path of the inventory.
+        previous: Path of the JSON of an earlier plan, None for none.
+
+    Returns:
+        The placement, one record for each plan; None where nothing could be placed.
+    """
+    from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
+
+    loaded = [document.loaded for document in source.documents if document.loaded is not None]
+    if not loaded:
+        if not source.has(Severity.ERROR):
+            message = "is a Pulumi project: its program places services itself, with place(...)"
+            source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
+        return None
+    try:
+        with working(f"{inventory}: placing services on node pools"):
+            return _placed(source, loaded, inventory, previous)
+    finally:
+        source.documents = [
+            document.without(PLACEMENT_NOT_APPLIED) for document in source.documents
+        ]
+
+
+def _placed(
+    source: Source, loaded: Sequence[LoadedDocument], inventory: str, previous: str | None
+) -> PlacementResult | None:
+    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, capacity
+    from fusioninfer_pulumi.loading import load_inventory
+
+    package = capacity()
+    if package is None:
+        source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
+        return None
+    pools = before = None
+    with _refusals(source, inventory):
+        pools = load_inventory(inventory)
+        if refused := errors(package.inventory_findings(pools)):
+            raise InvalidServiceError(refused)
+    with _refusals(source, str(previous)):
+        before = package.read_previous(previous)
+    if pools is None or before is None or source.has(Severity.ERROR):
+        return None
+    services = [args for document in loaded if (args := _args(document)) is not None]
+    placement = package.place_services(services, pools, previous=before, plans=source.plans)
+    placed = iter(placement.services)
+    source.documents, source.remarks = [], []
+    plan_documents(
+        source,
+        [
+            document if _args(document) is None else _with_args(document, next(placed))
+            for document in loaded
+        ],
+    )
+    source.add(inventory, *placement.findings.get(-1, ()))
+    noted = iter(
+        document.noting(*placement.findings.get(number, ()))
+        for number, document in enumerate(source.planned)
+    )
+    source.documents = [
+        document if document.plan is None else next(noted) for document in source.documents
+    ]
+    return placement
+
+
+@contextlib.contextmanager
+def _refusals(source: Source, file: str) -> Iterator[None]:
+    """Adds why a file beside the services cannot be used."""
+    try:
+        yield
+    except InvalidServiceError as problem:
+        source.add(file, *problem.findings)
+    except OSError as problem:
+        source.add(file, unreadable_file_finding(problem))
+
+
+def _args(document: LoadedDocument) -> InferenceServiceArgs | None:
+    return None if document.document is None else document.document.args
+
+
+def _with_args(document: LoadedDocument, args: InferenceServiceArgs) -> LoadedDocument:
+    assert document.document is not None, "only a document has a service"
+    return replace(document, document=replace(document.document, args=args))

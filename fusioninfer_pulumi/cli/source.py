@@ -1,0 +1,281 @@
+"""An input of a command, and its documents as far as they could be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.loading.documents import LoadedDocument
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.api.service import InferenceServiceArgs
+
+
+@dataclass(frozen=True)
+class PlannedDocument:
+    """One document of an input, as far as it could be planned.
+
+    Attributes:
+        origin: Where it stands.
+        plan: Plan of its service, None where it was refused or is no service.
+        findings: Each after the origin of the document that it is about: a service may be made of
+            several.
+        loaded: The document, None where a program made the plan or the file cannot be read.
+        provider: Name of the Kubernetes provider, where a program made the plan.
+    """
+
+    origin: Origin
+    plan: ServicePlan | None = None
+    findings: tuple[tuple[Origin, Finding], ...] = ()
+    loaded: LoadedDocument | None = None
+    provider: str = ""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The service as a manifest of ours, empty where it is none."""
+        return (self.loaded.manifest if self.loaded is not None else None) or {}
+
+    @property
+    def args(self) -> InferenceServiceArgs:
+        """The service of a manifest that has a plan."""
+        assert self.loaded is not None
+        assert self.loaded.document is not None
+        assert self.loaded.document.args is not None
+        return self.loaded.document.args
+
+    @property
+    def refused(self) -> bool:
+        """Whether any of the findings is an error."""
+        return _has(self.findings, Severity.ERROR)
+
+    def noting(self, *findings: Finding) -> PlannedDocument:
+        """The document with more findings about its service, at the fields that the user wrote."""
+        located = (
+            (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
+            for finding in findings
+        )
+        return replace(self, findings=(*self.findings, *located))
+
+    def without(self, rule: Rule) -> PlannedDocument:
+        """The document without findings of a rule."""
+        kept = tuple(located for located in self.findings if located[1].rule != rule.id)
+        return replace(self, findings=kept)
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """The rules that the service ignores by its annotation."""
+        return frozenset() if self.plan is None else parse_ignored_rules(self.plan.annotations)
+
+
+def _has(findings: Sequence[tuple[Origin, Finding]], severity: Severity) -> bool:
+    return any(finding.severity is severity for _, finding in findings)
+
+
+def _bare(findings: Sequence[tuple[Origin, Finding]]) -> Iterator[Finding]:
+    return (finding for _, finding in findings)
+
+
+def _without_ignored(
+    findings: Sequence[tuple[Origin, Finding]], ignored: frozenset[str]
+) -> Iterator[tuple[Origin, Finding]]:
+    return (located for located in findings if drop_ignored([located[1]], ignored))
+
+
+@dataclass
+class Source:
+    """One input of a command, read as far as it could be.
+
+    Attributes:
+        name: Its name in messages: paths, as the user gave them.
+        documents: Its documents, in their order; those that cannot be read come first.
+        remarks: Findings about the input as a whole, or about options.
+        objects: Objects that were registered or read, None to render them from the plans.
+        encrypted: Of each encrypted value of a stack's config what is written there; None where
+            the input is no project.
+        texts: The texts that were read, by their files.
+    """
+
+    name: str
+    documents: list[PlannedDocument] = field(default_factory=list)
+    remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
+    objects: list[dict[str, Any]] | None = None
+    encrypted: Mapping[str, str] | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def planned(self) -> list[PlannedDocument]:
+        """The documents with a plan."""
+        return [document for document in self.documents if document.plan is not None]
+
+    @property
+    def plans(self) -> list[ServicePlan]:
+        """Plans of the services, in the order of the input."""
+        return [document.plan for document in self.documents if document.plan is not None]
+
+    @property
+    def findings(self) -> list[tuple[Origin, Finding]]:
+        """All findings: document by document, then those about the input as a whole."""
+        of_documents = [located for document in self.documents for located in document.findings]
+        return [*of_documents, *self.remarks]
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a Pulumi project."""
+        return self.encrypted is not None
+
+    def ignore(self, rules: frozenset[str]) -> None:
+        """Leaves out warnings of rules, and of those that services ignore by their annotation."""
+        notes = [
+            (document.origin, note)
+            for document in self.documents
+            for note in check_ignored_rules(document.ignored, _bare(document.findings))
+        ]
+        self.documents = [
+            replace(
+                document,
+                findings=tuple(_without_ignored(document.findings, rules | document.ignored)),
+            )
+            for document in self.documents
+        ]
+        self.remarks = [*_without_ignored(self.remarks, rules), *notes]
+
+    def add(self, file: str, *findings: Finding) -> None:
+        """Adds findings about a file or an option."""
+        self.remarks += [(Origin(file), finding) for finding in findings]
+
+    def has(self, severity: Severity) -> bool:
+        """Whether there is a finding of that severity."""
+        return _has(self.findings, severity)
+
+    def named(self, read: str, name: str) -> Source:
+        """The same input under the name that the user gave, in place of the path that was read."""
+
+        def renamed(findings: Sequence[tuple[Origin, Finding]]) -> list[tuple[Origin, Finding]]:
+            return [(moved(origin), finding) for origin, finding in findings]
+
+        def moved(origin: Origin) -> Origin:
+            return replace(origin, file=origin.file.replace(read, name))
+
+        self.name = self.name.replace(read, name)
+        self.documents = [
+            replace(
+                document,
+                origin=moved(document.origin),
+                findings=tuple(renamed(document.findings)),
+            )
+            for document in self.documents
+        ]
+        self.remarks = renamed(self.remarks)
+        self.texts = {file.replace(read, name): text for file, text in self.texts.items()}
+        return self
+
+    def rendered(self) -> list[dict[str, Any]]:
+        """All objects in apply order, without those of documents that hold errors."""
+        if self.objects is None:
+            from fusioninfer_pulumi.plan.service_objects import render
+
+            plans = [document.plan for document in self.documents if not document.refused]
+            self.objects = [item for plan in plans if plan is not None for item in render(plan)]
+        return self.objects
+
+
+OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
+
+UNREADABLE_REVISION = Rule("unreadable-revision")
+
+
+Objects = Sequence[Mapping[str, Any]]
+
+
+def resolve_output_names(plans: Sequence[ServicePlan], objects: Objects) -> list[ServicePlan]:
+    """The plans with the namespaces and host names that their objects state.
+
+    A program passes an Output, such as the name of a Namespace; its objects have the value.
+    """
+    return [_with_hosts(_with_namespace(plan, plans, objects), objects) for plan in plans]
+
+
+def _with_namespace(
+    plan: ServicePlan, plans: Sequence[ServicePlan], objects: Objects
+) -> ServicePlan:
+    if not is_output(plan.namespace):
+        return plan
+    same_name = [other for other in plans if other.service == plan.service]
+    stated = {str(item["metadata"].get("namespace")): None for item in _of(plan, objects)}
+    namespaces = [namespace for namespace in stated if _is_known(namespace)]
+    # Services of one name stand in the order of their constructors, and so do their objects.
+    if len(namespaces) != len(same_name):
+        return plan
+    position = next(at for at, other in enumerate(same_name) if other is plan)
+    return _in_namespace(plan, namespaces[position])
+
+
+def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
+    router, output = plan.routing, plan.namespace
+    plan = replace(plan, namespace=namespace)
+    if router is not None:
+        parents = (
+            replace(parent, namespace=namespace) if parent.namespace is output else parent
+            for parent in router.parents
+        )
+        plan = replace(plan, routing=replace(router, parents=tuple(parents)))
+    return plan
+
+
+def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
+    router = plan.routing
+    if (
+        router is None
+        or router.route is None
+        or not any(map(is_output, router.route.hostnames or ()))
+    ):
+        return plan
+    for item in _of(plan, objects):
+        hosts = (item.get("spec") or {}).get("hostnames") if item["kind"] == "HTTPRoute" else None
+        name = item["metadata"].get("name")
+        if name == router.route.name and hosts and all(map(_is_known, hosts)):
+            route = replace(router.route, hostnames=tuple(hosts))
+            return replace(plan, routing=replace(router, route=route))
+    return plan
+
+
+def _is_known(name: Any) -> bool:
+    """Whether it is a name, not what stands in place of one that is unknown or secret."""
+    return isinstance(name, str) and name.isprintable() and "<" not in name
+
+
+def _of(plan: ServicePlan, objects: Objects) -> Iterator[Mapping[str, Any]]:
+    for item in objects:
+        item_labels = (item.get("metadata") or {}).get("labels")
+        if isinstance(item_labels, Mapping) and item_labels.get(labels.SERVICE) == plan.service:
+            yield item
+
+
+def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
+    """Objects of one service: those that a program registered, else those of its plan.
+
+    Services of one name in two clusters have the objects of both.
+    """
+    from fusioninfer_pulumi.plan.service_objects import render
+
+    plan = document.plan
+    assert plan is not None, "the caller asked"
+    rendered: list[Mapping[str, Any]] = [] if document.refused else list(render(plan))
+    if source.objects is None:
+        return rendered
+    registered = list(_of(plan, source.objects))
+    if sum(other.service == plan.service for other in source.plans) == 1:
+        return registered
+    wanted = set(map(_identity, rendered))
+    return [item for item in registered if _identity(item) in wanted]
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = item["metadata"]
+    return str(item["kind"]), str(metadata.get("namespace")), str(metadata.get("name"))

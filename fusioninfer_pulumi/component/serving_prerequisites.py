@@ -1,0 +1,148 @@
+"""The ServingPrerequisites component: fails a preview for what the cluster lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.component.inference_service import (
+    InferenceService,
+    log_warnings,
+    raise_errors,
+)
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services, provider_of
+from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.supported_products import (
+    KUEUE,
+    LEADER_WORKER_SET,
+    VOLCANO,
+    format_release,
+)
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+#: Pulumi type token; a change of it would replace every user's component.
+TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
+
+
+@dataclass(frozen=True)
+class ServingPrerequisitesArgs:
+    """What is checked, and how the cluster is read."""
+
+    services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
+    """The services that the cluster shall run: their specs, or in Python plans or components."""
+
+    kubeconfig: pulumi.Input[str] | None = None
+    """Path or text of the cluster's kubeconfig; may be an Output. By default that of the stack's
+    config (`kubernetes:kubeconfig`), else the one that kubectl would use. With an explicit provider
+    and no context there is no default, because its cluster may be another one."""
+
+    context: str | None = None
+    """Its context, by default `kubernetes:context` of the stack's config, else the current one."""
+
+    lws_namespace: str = LEADER_WORKER_SET.namespace
+    """Namespace of LeaderWorkerSet's manager, by default `lws-system`."""
+
+    volcano_namespace: str = VOLCANO.namespace
+    """Namespace of Volcano's scheduler, by default `volcano-system`."""
+
+    kueue_namespace: str = KUEUE.namespace
+    """Namespace of Kueue's manager, by default `kueue-system`."""
+
+
+class ServingPrerequisites(pulumi.ComponentResource):
+    """Checks that a cluster has what services need, and fails with what to install.
+
+    Where the cluster cannot be read, it says that it did not check, and nothing fails.
+    """
+
+    checked: pulumi.Output[bool]
+    """Whether the cluster could be read."""
+
+    releases: pulumi.Output[dict[str, str]]
+    """Releases that were found, by product."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ServingPrerequisitesArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Reads the cluster, at preview and at update; creates nothing.
+
+        Args:
+            name: Logical name.
+            args: What is checked, or a mapping of its shape.
+            opts: Resource options.
+
+        Raises:
+            InvalidServiceError: The cluster lacks something; one line per problem.
+        """
+        self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
+        super().__init__(TOKEN, name, None, opts)
+        self._name = name
+        plans = map(_plan, self._args.services)
+        # The component of an invalid service reports its errors.
+        self._plans = [plan for plan in plans if not errors(plan.findings)]
+        releases = self._checked_releases()
+        self.checked = releases.apply(lambda known: known is not None)
+        self.releases = releases.apply(lambda known: known or {})
+        self.register_outputs({"checked": self.checked, "releases": self.releases})
+
+    def _checked_releases(self) -> pulumi.Output[dict[str, str] | None]:
+        kubeconfig: Any = self._args.kubeconfig
+        settings = pulumi.Config("kubernetes")
+        context = self._args.context or settings.get("context")
+        if collect_services.get() is not None:
+            return pulumi.Output.from_input(None)  # the command line reads no cluster
+        if isinstance(kubeconfig, pulumi.Output):
+            releases = kubeconfig.apply(
+                lambda text: self._check(text, context), run_with_unknowns=True
+            )
+            # Releases contain nothing of the kubeconfig, so they are no secret.
+            return pulumi.Output.unsecret(releases)
+        named = kubeconfig is not None or self._args.context is not None
+        kubeconfig = kubeconfig or settings.get("kubeconfig")
+        if not named and provider_of(self):
+            self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
+            return pulumi.Output.from_input(None)
+        return pulumi.Output.from_input(self._check(kubeconfig, context))
+
+    def _check(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
+        """Returns the releases of the cluster after the check; None where it cannot be read."""
+        if kubeconfig is not None and not isinstance(kubeconfig, str):
+            self._warn("its kubeconfig is not known before the update")
+            return None
+        namespaces = {
+            LEADER_WORKER_SET.name: self._args.lws_namespace,
+            VOLCANO.name: self._args.volcano_namespace,
+            KUEUE.name: self._args.kueue_namespace,
+        }
+        try:
+            api = KubernetesApi(kubeconfig, context)
+            prerequisites = Prerequisites(api, self._plans, namespaces)
+            problems = prerequisites.findings()
+        except UnreadableError as problem:
+            self._warn(str(problem))
+            return None
+        log_warnings(problems, self)
+        raise_errors(problems, self._name)
+        return {
+            name: format_release(release)
+            for name, release in sorted(prerequisites.releases.items())
+        }
+
+    def _warn(self, reason: str) -> None:
+        pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)
+
+
+def _plan(service: InferenceServiceArgs | ServicePlan | InferenceService) -> ServicePlan:
+    if isinstance(service, ServicePlan):
+        return service
+    return service.plan if isinstance(service, InferenceService) else plan_service(service)

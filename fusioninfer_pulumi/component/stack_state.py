@@ -1,0 +1,218 @@
+"""LeaderWorkerSets in the stack's state, as the last update left them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pulumi
+
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.pulumi_sdk import (
+    collect_services,
+    read_value,
+    running_stack,
+    stack_resources,
+    value_at,
+)
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
+from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.routing.http_route import compute_pool_shares
+from fusioninfer_pulumi.topology.gang import read_gang_reference
+
+#: Output of the component in which an update notes what it has seen.
+OBSERVED = "observed"
+#: Makes the provider take over objects that the state does not have.
+_UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
+_UPSERT_OPTION = "upsertExistingObjects"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the last update that succeeded has seen of a service, from the component's outputs.
+
+    Attributes:
+        objects: `metadata` and `status` of live objects, by name.
+        served: What was available, by name: the revision of a LeaderWorkerSet, the minimum of a
+            PodGroup. None where an older version of this library made the update, which did not
+            return before all of them were.
+    """
+
+    objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    served: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StackState:
+    """What the stack's state has of all services.
+
+    Attributes:
+        components: What was seen of each component, by logical name.
+        shares: Percentage of the requests that an HTTPRoute gives each pool, by its logical name.
+        made: Logical names of the components that the program has created so far.
+    """
+
+    lws: tuple[StackLws, ...]
+    components: Mapping[str, Observed]
+    shares: Mapping[str, Mapping[str, float]]
+    made: set[str] = field(default_factory=set)
+
+
+# Keyed by the stack, so that nothing outlives it.
+_stacks: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
+
+
+def read_stack_state() -> StackState | None:
+    """The stack as the last update left it; None where Pulumi does not answer."""
+    resources = stack_resources()
+    if resources is None:
+        return None
+    lws, components, shares = [], {}, {}
+    for urn, resource in resources.items():
+        kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
+        match kinds.rpartition("$")[2]:
+            case "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet":
+                lws.append(_lws(logical, resource))
+            case "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute":
+                rules = read_value(resource, "outputs", "spec", "rules")
+                shares[logical] = compute_pool_shares(rules or ())
+            case kind if kind == TOKEN:
+                components[logical] = _observed(resource)
+    return StackState(tuple(lws), components, shares)
+
+
+def stack_lws() -> tuple[StackLws, ...] | None:
+    """LeaderWorkerSets of all services in the stack's state.
+
+    None where it cannot be read: under mocks, on the command line, without an answer of Pulumi.
+    """
+    stack = _stack()
+    return None if stack is None else stack.lws
+
+
+def stack_shares(route: str) -> Mapping[str, float] | None:
+    """Return the percentage of each pool in an HTTPRoute of the stack's state.
+
+    `route` is its logical name. None if the state has no such route, or cannot be read.
+    """
+    stack = _stack()
+    return None if stack is None else stack.shares.get(route)
+
+
+def read_observed(name: str) -> Observed:
+    """What the last update has seen of the service of a component, by its logical name.
+
+    Of a component that the state does not have by that name, as after a rename, nothing is known.
+    """
+    stack = _stack()
+    return (stack.components.get(name) if stack else None) or Observed(served=None)
+
+
+def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
+    """A service's LeaderWorkerSets in the stack's state, by the Kubernetes names they get.
+
+    Each is found by its logical name; by its Kubernetes name only where the component was renamed
+    (an alias) or the LeaderWorkerSet moved into it, not where it belongs to another component of
+    this program: a service of the same name in another cluster. None where the state cannot be
+    read.
+    """
+    stack = _stack()
+    if stack is None:
+        return None
+    stack.made.add(name)
+    logical: dict[str, list[StackLws]] = {}
+    known: dict[str, list[StackLws]] = {}
+    for state_lws in stack.lws:
+        component = state_lws.component
+        # As far as is known, it belongs to another component of this program.
+        is_foreign = component not in ("", name) and (
+            component in stack.made or {component, name} <= stack.components.keys()
+        )
+        logical.setdefault(state_lws.logical, []).append(state_lws)
+        if state_lws.service in ("", plan.service) and not is_foreign:
+            known.setdefault(state_lws.name, []).append(state_lws)
+    existing = {}
+    for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
+        same_logical = logical.get(name + planned[len(plan.service) :], [])
+        moved = known.get(planned, [])
+        # The same logical name may stand below several parents.
+        same_place, moved = (
+            [lws for lws in several if lws.is_at(planned, plan.namespace)]
+            for several in (same_logical, moved)
+        )
+        lws = next(iter([*same_place, *same_logical, *moved]), None)
+        if lws is not None:
+            existing[planned] = lws
+    return existing
+
+
+def _stack() -> StackState | None:
+    stack = running_stack()
+    if stack is None or collect_services.get() is not None:
+        return None
+    if stack not in _stacks:
+        _stacks[stack] = read_stack_state()
+    return _stacks[stack]
+
+
+def is_taking_over() -> bool:
+    """Whether this update takes over objects that the state does not have."""
+    options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
+    return any((option or "").lower() not in ("", "0", "false") for option in options)
+
+
+def _lws(logical: str, resource: Any) -> StackLws:
+    metadata = read_value(resource, "outputs", "metadata") or {}
+    lws_labels = metadata.get("labels") or {}
+    return StackLws(
+        logical,
+        str(metadata.get("name") or ""),
+        str(metadata.get("namespace") or ""),
+        str(lws_labels.get(labels.SERVICE) or ""),
+        layout_of(lws_labels),
+        str(lws_labels.get(labels.REVISION) or ""),
+        _template(resource),
+        read_version(metadata),
+        str(lws_labels.get(labels.ROLE_NAME) or ""),
+    )
+
+
+def _observed(component: Any) -> Observed:
+    observed = read_value(component, "outputs", OBSERVED)
+    if isinstance(observed, Mapping):
+        return Observed(observed.get("objects") or {}, observed.get("served") or {})
+    # Outputs are noted at the end of an update that succeeds.
+    finished = value_at(component, "outputs", "name") is not None
+    return Observed(served=None if finished else {})
+
+
+def _template(resource: Any) -> StackTemplate | None:
+    template = ("outputs", "spec", "leaderWorkerTemplate")
+    # Pod templates are large: only the fields that are needed are converted to Python.
+    if value_at(resource, *template, "workerTemplate") is None:
+        return None
+    annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
+    group = read_value(
+        resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName"
+    )
+    return StackTemplate(
+        read_value(resource, *template, "subGroupPolicy") or {},
+        read_gang_reference(annotations, group),
+        _count(read_value(resource, *template, "size")),
+        _count(read_value(resource, "outputs", "spec", "replicas")),
+    )
+
+
+def read_version(metadata: Mapping[str, Any]) -> Version:
+    """Uid and generation of a live object."""
+    return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
+
+
+def _count(number: Any) -> int:
+    """A number of the state; 1, the default of both fields, where there is none."""
+    return int(number) if isinstance(number, (int, float)) else 1

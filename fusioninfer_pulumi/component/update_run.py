@@ -1,0 +1,345 @@
+"""Runs an update: registers LeaderWorkerSets in turn, and waits until the service is up.
+
+`rollout/state_machine.py` decides; this module carries out its actions and brings it Pulumi's
+answers and the lists of the cluster. A LeaderWorkerSet is registered when its turn comes, so what
+waits holds no worker of the Pulumi engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pulumi
+
+from fusioninfer_pulumi.api.rollout import WaitLevel
+from fusioninfer_pulumi.component.cluster_access import Cluster, Live, LiveState
+from fusioninfer_pulumi.component.diagnosis import explain_failure
+from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
+from fusioninfer_pulumi.component.progress import Progress
+from fusioninfer_pulumi.component.pulumi_sdk import provider_of, running_stack
+from fusioninfer_pulumi.component.route_shares import read_unavailable
+from fusioninfer_pulumi.component.stack_state import (
+    Observed,
+    find_stack_lws,
+    is_taking_over,
+    read_observed,
+    read_version,
+)
+from fusioninfer_pulumi.component.status import (
+    find_unaccepted,
+    is_available,
+    list_awaited_manifests,
+)
+from fusioninfer_pulumi.kube import durations, labels
+from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.state_machine import (
+    Answered,
+    Fail,
+    List,
+    Listed,
+    LwsState,
+    Observation,
+    Register,
+    Registered,
+    Say,
+    Show,
+    Stage,
+    Timer,
+    UpdateState,
+    pause,
+    step,
+)
+from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.topology.gang import read_gang_minimum
+
+# Keyed by the stack, so that nothing outlives it.
+_updates: WeakKeyDictionary[Any, list[Update]] = WeakKeyDictionary()
+
+
+class Update:
+    """The update of one service.
+
+    Attributes:
+        deadline: When new replicas, gateways and the endpoint must be ready (`time.monotonic`);
+            known when the replicas are available.
+    """
+
+    def __init__(
+        self,
+        component: pulumi.Resource,
+        name: str,
+        plan: ServicePlan,
+        manifests: Sequence[Mapping[str, Any]],
+        yaml_only: Callable[[], Awaitable[bool | None]],
+    ) -> None:
+        """Does nothing before `start`; `name` is the component's."""
+        self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
+        self._observed = read_observed(name)
+        self._state = initial_state(name, plan, manifests, self._observed)
+        # Nothing is noted of a component that is new, either.
+        self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
+        self._resources: dict[tuple[str, str], KubernetesObject] = {}
+        self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
+        self._answers: dict[str, asyncio.Task[Any]] = {}
+        self._cluster = Cluster(component, plan.namespace)
+        self._live = LiveState(self._cluster, plan.service, update_order(plan))
+        self._progress = Progress(component, plan, self._cluster)
+        self._component = component
+        self.deadline = self._available_at = math.inf
+        #: Done when the replicas are available that the update waits for.
+        self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
+        stack = running_stack()
+        self._program = _updates.setdefault(stack, [])
+        self._program.append(self)
+        self._done: asyncio.Future[Observed] = asyncio.get_event_loop().create_future()
+        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
+
+    def start(self) -> None:
+        """Runs the update, whose resources all exist now; `result` is known when it is over."""
+        self._task = asyncio.ensure_future(self._run())
+
+    def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
+        """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
+        gate = self._gates[name] = asyncio.get_event_loop().create_future()
+        return pulumi.Output.from_input(gate)
+
+    def when_available(self, services: Sequence[str]) -> pulumi.Output[None]:
+        """Return an Output that is known when services of the namespace can get requests."""
+        return pulumi.Output.from_input(self._wait_for_services(services))
+
+    def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
+        """Keeps the resource of an object."""
+        self._resources[kind, name] = resource
+
+    async def _run(self) -> None:
+        try:
+            if await self._yaml_only():
+                self._open(self._gates)
+                self._replicas.set_result(None)
+                self._done.set_result(self._observed)
+                return
+            await self._run_steps()
+            self._available_at = time.monotonic()
+            self.deadline = self._state.wait_deadline(self._available_at)
+            self._replicas.set_result(None)
+            accepted, placed = await self._wait_for_objects()
+            self._done.set_result(await self._seen(accepted, placed))
+        except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
+            # What waits fails with it: a registration that never begins would never end.
+            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self._replicas]
+            for gate in gates:
+                if not gate.done():
+                    gate.set_exception(problem)
+                    gate.exception()
+            self._done.set_exception(problem)
+
+    async def _run_steps(self) -> None:
+        observation: Observation = Registered(time.monotonic())
+        while True:
+            self._state, actions = step(self._state, observation)
+            lists = False
+            for action in actions:
+                if isinstance(action, Register):
+                    self._register(action.names)
+                elif isinstance(action, Say):
+                    self._progress.say_once(action.line)
+                elif isinstance(action, Show):
+                    await self._progress.show(self._live.lws or {}, action.waiting)
+                elif isinstance(action, Fail):
+                    await self._fail(action.message, action.names)
+                else:
+                    lists = lists or isinstance(action, List)
+            if self._state.is_over:
+                return
+            observation = await (self._list() if lists else self._answer())
+
+    def _register(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._open([name])
+            metadata = self._resources["LeaderWorkerSet", name].metadata.future()
+            self._answers[name] = asyncio.ensure_future(metadata)
+
+    def _open(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._gates and not self._gates[name].done():
+                self._gates[name].set_result([])
+
+    async def _list(self) -> Listed:
+        try:
+            snapshots = await self._live.read_lws()
+        except UnreadableError as problem:
+            return Listed(time.monotonic(), None, str(problem))
+        return Listed(time.monotonic(), snapshots)
+
+    async def _answer(self) -> Observation:
+        """Waits for an answer of Pulumi, at most until the next timer."""
+        wake = self._state.wake_at
+        pause = None if wake is None else max(0.0, wake - time.monotonic())
+        if not self._answers:
+            assert pause is not None, "an update that waits for nothing is over"
+            await asyncio.sleep(pause)
+            return Timer(time.monotonic())
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(self._answers.values(), timeout=pause, return_when=first)
+        names = [name for name, task in self._answers.items() if task.done()]
+        answers = {name: self._answers.pop(name).result() for name in names}
+        versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
+        return Answered(time.monotonic(), versions)
+
+    async def wait_for_replicas(self) -> str:
+        """Wait until the replicas are available that the update waits for; returns its timeout."""
+        await asyncio.shield(self._replicas)
+        return self._plan.wait.timeout
+
+    async def _wait_for_services(self, services: Sequence[str]) -> None:
+        if await self._yaml_only():
+            return
+        for service in services:
+            await self._wait_for_service(service)
+        # What the route waited for is no part of this service's time.
+        self.deadline += max(0.0, time.monotonic() - self._available_at)
+
+    async def _wait_for_service(self, service: str) -> None:
+        """Waits for the service's update in this program, then until the cluster has it."""
+        timeout = self._plan.wait.timeout
+        for update in self._program:
+            if update.is_of(service, self):
+                timeout = await update.wait_for_replicas()
+        begin = time.monotonic()
+        while True:
+            try:
+                missing = await read_unavailable(self._cluster, service)
+            except UnreadableError as problem:
+                self._progress.say_once(f"service {service} not checked: {problem}")
+                return
+            if missing is None:
+                return
+            if self._replicas.done():
+                self._replicas.result()  # raises if this update has failed
+            waited = time.monotonic() - begin
+            if waited > float(durations.seconds(timeout) or 0):
+                message = (
+                    f"the route does not give service {service} its share, because {missing} "
+                    f"after {timeout} (wait.timeout)"
+                )
+                await self._fail(message, None)
+            self._progress.say(f"the route waits for service {service}: {missing}")
+            await asyncio.sleep(pause(waited))
+
+    def is_of(self, service: str, other: Update) -> bool:
+        """Whether this is the update of a service in the namespace and cluster of another."""
+        return (
+            self._plan.service == service
+            and is_known_equal(self._plan.namespace, other._plan.namespace)
+            and provider_of(self._component) is provider_of(other._component)
+        )
+
+    async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
+        """Waits until the gang is placed, or until gateways have accepted the route.
+
+        Returns what it read, and the minimum of each PodGroup that is placed.
+        """
+        level, live = self._plan.wait.level, Live()
+        served = {} if self._is_new else self._observed.served
+        manifests = [
+            manifest
+            for manifest in list_awaited_manifests(self._plan, self._manifests)
+            if level is WaitLevel.SERVING
+            or (served is not None and {_minimum(manifest)} - served.items())
+        ]
+        for manifest in manifests:
+            name = manifest["metadata"]["name"]
+            await self._resources[manifest["kind"], name].metadata.future()
+        begin = time.monotonic()
+        while manifests:
+            try:
+                live = await self._live.read(manifests)
+            except UnreadableError as problem:
+                if not live:
+                    names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
+                    self._progress.say_once(f"{names} not checked: {problem}")
+                    return live, {}
+            missing = find_unaccepted(self._plan, manifests, live)
+            if missing is None:
+                break
+            now = time.monotonic()
+            if now > self.deadline:
+                await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
+            self._progress.say(missing)
+            await asyncio.sleep(pause(now - begin))
+        is_scheduled = level is WaitLevel.SCHEDULED
+        return live, dict(map(_minimum, manifests)) if is_scheduled else {}
+
+    async def _seen(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
+        """What is noted in the state; reads once more where something may be down."""
+        live: Mapping[str, Any] = {**self._observed.objects, **accepted}
+        if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
+            self._state, _ = step(self._state, await self._list())
+        live = {**live, **(self._live.lws or {})}
+        served = {**(self._observed.served or {}), **self._state.served, **placed}
+        names = {manifest["metadata"]["name"] for manifest in self._manifests}
+        return Observed(
+            {name: _trimmed(state) for name, state in live.items() if name in names},
+            {name: revision for name, revision in served.items() if name in names},
+        )
+
+    async def _fail(self, message: str, names: Sequence[str] | None) -> None:
+        """Raises an error, with the state of some LeaderWorkerSets unless `names` is None."""
+        lines = [f"{self._plan.service}: {message}"]
+        if names is not None:
+            lines += await explain_failure(self._cluster, self._plan.service, names)
+        raise pulumi.RunError("\n".join(lines))
+
+
+def initial_state(
+    name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
+) -> UpdateState:
+    """The state before the update of a component, from what the stack's state holds."""
+    known = find_stack_lws(name, plan)
+    revisions = {
+        manifest["metadata"]["name"]: str(manifest["metadata"]["labels"][labels.REVISION])
+        for manifest in manifests
+        if manifest["kind"] == "LeaderWorkerSet"
+    }
+    lws = {}
+    for lws_step in update_order(plan):
+        before = (known or {}).get(lws_step.name)
+        revision = revisions[lws_step.name]
+        served = (observed.served or {}).get(lws_step.name)
+        lws[lws_step.name] = LwsState(
+            lws_step,
+            revision,
+            before=None if before is None else before.version,
+            revision_before="" if before is None else before.revision,
+            # Older versions of this library noted nothing, and did not end before all served.
+            settled=lws_step.frozen or observed.served is None or served == revision,
+            served=served,
+            exists=before is not None,
+        )
+    asks = known is None or is_taking_over()
+    return UpdateState(
+        lws,
+        plan.wait.timeout,
+        plan.wait.level.awaits_replicas,
+        Stage.ASKING if asks else Stage.RUNNING,
+        needs_list=asks,
+    )
+
+
+def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
+    return pod_group["metadata"]["name"], str(read_gang_minimum(pod_group))
+
+
+def _trimmed(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a live object is kept for the status."""
+    metadata = live["metadata"]
+    keys = ("generation", "resourceVersion")
+    kept = {key: metadata[key] for key in keys if key in metadata}
+    return {"metadata": kept, "status": live.get("status")}

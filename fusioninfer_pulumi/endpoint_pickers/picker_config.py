@@ -1,0 +1,389 @@
+"""Writes the EndpointPickerConfig for a request, and reads the text of one that a user wrote.
+
+The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
+always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin.
+Feature gates differ between releases, and only that of flow control is written, on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fusioninfer_pulumi.api.role import ComponentType, Strategy
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    EPP_CONFIG_KIND,
+    EppFamily,
+    PrefixKeys,
+)
+from fusioninfer_pulumi.endpoint_pickers.picker_flags import build_metric_flags
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.kube import labels
+
+Plugins = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class GroupAffinity:
+    """How the prefill and the decode pod of a request stay in one serving group.
+
+    Attributes:
+        selector: Labels of the pods whose groups count, which are those that serve.
+        strict: Whether a request never leaves a group. If so the endpoint picker first draws one
+            of the groups that have both parts, by their numbers of ready pods. Else it takes the
+            best decode pod of all, and a prefill pod of another group where that group has none.
+    """
+
+    selector: Mapping[str, str]
+    strict: bool = True
+
+
+@dataclass(frozen=True)
+class EppRequest:
+    """What an endpoint picker shall do.
+
+    Attributes:
+        scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
+        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
+            when it is not known.
+        threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
+            decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
+            there. The unit is that of the documents' `pd-profile-handler`.
+        groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
+            no groups.
+        flow_control: Whether it holds requests while there is no pod that can take them.
+        engine_metrics: Metrics of the engines' load, None where they are not known.
+    """
+
+    strategy: Strategy
+    scorers: Mapping[str, float] | None = None
+    block_size: int | None = None
+    threshold: int = 0
+    groups: GroupAffinity | None = None
+    flow_control: bool = False
+    engine_metrics: LoadMetrics | None = None
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One scorer that a user may weigh: its plugin, and a description of what it prefers."""
+
+    plugin: str
+    summary: str
+
+
+#: In the order in which a configuration lists them. Names and weights are those of KServe's scoring
+#: table (prefix cache 2.0, load-aware 1.0, queue); the plugin types are upstream's.
+SCORERS = {
+    "prefix-cache": Scorer("prefix-cache-scorer", "longest shared prefix"),
+    "kv-cache": Scorer("kv-cache-utilization-scorer", "most free KV cache"),
+    "queue": Scorer("queue-scorer", "fewest waiting requests"),
+    # llm-d's load-aware-scorer: 0.5 for an empty queue, down to 0 at a threshold (128 waiting).
+    "load": Scorer("load-aware-scorer", "least load"),
+    "running": Scorer("running-requests-size-scorer", "fewest running requests"),
+    "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
+}
+
+
+#: Scorers by which load counts: without one of them a picker sends all requests that share a prefix
+#: or an adapter to one pod, however busy it is.
+LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
+# Upstream's own default weighs the prefix 3, and both kinds of load 2 (llm-d v0.10.0 defaults.go,
+# GAIE v1.2.1 epp-config.yaml).
+_AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
+
+#: What each strategy scores by: its own scorer first, then load. v1.2.1 crashes on a lone scorer
+#: without a weight.
+STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
+    Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
+    Strategy.QUEUE_SIZE: {"queue": 100},
+    Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+}
+
+#: Descriptions of strategies with one scorer, for the plan.
+_ALONE = {
+    "prefix-cache": "requests with the longest shared prefix go to the same pod",
+    "kv-cache": "each request goes to the pod with the most free KV cache",
+    "queue": "each request goes to the pod with the fewest waiting requests",
+    "lora": "each request goes to a pod that has its LoRA adapter loaded",
+}
+
+#: Feature gate of all releases that can hold requests.
+FLOW_CONTROL = "flowControl"
+
+_PICKER = "max-score-picker"
+_PREFIX = "prefix-cache-scorer"
+_PRODUCER = "approx-prefix-cache-producer"
+_HANDLER = "disagg-profile-handler"
+_ALWAYS = "always-disagg-pd-decider"
+_BY_LENGTH = "prefix-based-pd-decider"
+_PREFILL_PODS = "prefill-pods"
+_DECODE_PODS = "decode-pods"
+
+# Two plugins of llm-d's endpoint picker can keep a request in one group (v0.10.0, both alpha).
+# The screener is made for rollouts of DisaggregatedSets. Before any profile runs, it narrows a
+# request down to one value of a label, which is a parameter
+# (`requestcontrol/screener/disaggregatedsetrollout`).
+# The topology filter runs in the prefill profile. It takes pods with the decode pod's value of the
+# label for host names, and any pod if none has it (`scheduling/filter/topologyaffinity`).
+_SCREENER = "disaggregatedset-rollout-screener"
+_EXTRACTOR = "topology-extractor"
+_FILTER = "topology-affinity-filter"
+_FILTER_NAME = "prefill-pods-of-the-group"
+
+# The document's parameters. Its blockSize of 5 characters counts until metrics of the first pod are
+# scraped. Then autoTune, which is on by default, takes the engine's block size (v1.2.1
+# pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
+_DOCUMENT_BLOCK_SIZE = 5
+_MAX_BLOCKS = 256
+_LRU_CAPACITY = 31250
+
+_EXTRACTOR_OF_METRICS = "core-metrics-extractor"
+_ENGINE = "of-the-service"
+_DETECTOR = "utilization-detector"
+# A pod's saturation is the larger of (waiting requests / first threshold) and (KV cache / second
+# one), or 1 while its metrics are unknown; the picker holds requests at a mean of 1. With these
+# thresholds a pod's saturation reaches 1 only when its KV cache is full, and never much more, so
+# that the mean reaches 1 only when no pod has room. v1.4.0 ignores a second threshold of 1.
+_SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
+
+# Length of a token by upstream's estimate, in the prefix index and in the decider.
+_CHARACTERS_PER_TOKEN = 4
+# Smaller blocks are raised to this with a warning in the log (v0.10.0 approximateprefix/plugin.go).
+_LEAST_PRODUCER_BLOCK = 64
+
+
+def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
+    """The configuration as data, in written order."""
+    weights = _weights(request)
+    scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
+    references: Plugins = [{"pluginRef": _PICKER}]
+    references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
+    header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
+    data = _metrics_extractor(family, request.engine_metrics)
+    if request.flow_control:
+        header["featureGates"] = [FLOW_CONTROL]
+        if family.limits_waiting:
+            # A model loads for minutes: clients and gateways say how long a request may take.
+            header["flowControl"] = {"defaultRequestTTL": "0s"}
+        if family.averages_saturation and family.registers(_DETECTOR):
+            data.append({"type": _DETECTOR, "parameters": _SATURATION})
+        elif family.averages_saturation:
+            header["saturationDetector"] = _SATURATION
+    if request.strategy is not Strategy.PD_DISAGGREGATION:
+        return {
+            **header,
+            "plugins": [*data, *scoring, {"type": _PICKER}],
+            "schedulingProfiles": [{"name": "default", "plugins": references}],
+        }
+    of_the_group = request.groups is not None and not request.groups.strict
+    return {
+        **header,
+        "plugins": [
+            *data,
+            *build_pairing_plugins(request.groups),
+            *_role_filters(),
+            *scoring,
+            {"type": _PICKER},
+            *_disaggregation(request.threshold),
+        ],
+        # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
+        "schedulingProfiles": [
+            {
+                "name": "prefill",
+                "plugins": [
+                    {"pluginRef": _PREFILL_PODS},
+                    # The screener stands outside of profiles.
+                    *([{"pluginRef": _FILTER_NAME}] if of_the_group else []),
+                    *references,
+                ],
+            },
+            {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *references]},
+        ],
+    }
+
+
+def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
+    """Whether an endpoint picker can be told to read these metrics of an engine."""
+    return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
+        family.registers(_EXTRACTOR_OF_METRICS) or build_metric_flags(family, metrics)
+    )
+
+
+def _metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
+    """Return the plugin that reads an engine's metrics, if they are not those read by default.
+
+    The engine has a name of its own here. The picker's own entry for SGLang also reads the page
+    size, which is 1 by default, as the block size of the prefix index.
+    """
+    if metrics in (None, VLLM_METRICS) or not family.registers(_EXTRACTOR_OF_METRICS):
+        return []
+    assert metrics is not None
+    specs = {
+        "queuedRequestsSpec": metrics.waiting,
+        "runningRequestsSpec": metrics.running,
+        "kvUsageSpec": metrics.kv_cache,
+        "loraSpec": metrics.lora,
+        "cacheInfoSpec": metrics.cache,
+    }
+    engine = {"name": _ENGINE, **{key: name for key, name in specs.items() if name}}
+    parameters = {"defaultEngine": _ENGINE, "engineConfigs": [engine]}
+    return [{"type": _EXTRACTOR_OF_METRICS, "parameters": parameters}]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors for what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def dump_epp_config(config: dict[str, Any]) -> str:
+    """The configuration as the YAML text that the ConfigMap carries.
+
+    The same data always gives the same text, because the pods restart when it changes.
+    """
+    return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
+
+
+def find_load_scorers(request: EppRequest) -> Iterator[str]:
+    """Yield the scorers of a request that read the engines' metrics of their load."""
+    return (name for name in _scorers(request) if name in LOAD_SCORERS)
+
+
+def describe_strategy(request: EppRequest) -> str:
+    """One sentence about where requests go."""
+    scorers = _scorers(request)
+    total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
+    if request.strategy is not Strategy.PD_DISAGGREGATION:
+        if len(scorers) == 1 and (lone := next(iter(scorers))) in _ALONE:
+            return _ALONE[lone]
+        return f"each request goes to the pod with the highest score: {total}"
+    when = "every prompt is computed by"
+    if request.threshold:
+        when = (
+            f"prompts with at least {request.threshold} characters that are not cached there are "
+            "computed by"
+        )
+    where = ""
+    if request.groups is not None:
+        where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
+    return (
+        f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
+        f"both are chosen by score: {total}"
+    )
+
+
+def _scorers(request: EppRequest) -> dict[str, float]:
+    """Weights by scorer name, in the order of `SCORERS`."""
+    weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
+    return {name: weights[name] for name in SCORERS if name in weights}
+
+
+def _weights(request: EppRequest) -> dict[str, int | float]:
+    """Weights by plugin type, in the order of `SCORERS`."""
+    return {
+        SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
+        for name, weight in _scorers(request).items()
+    }
+
+
+def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
+    if scorer != _PREFIX:
+        return [{"type": scorer}]
+    block = request.block_size
+    limits = {"maxPrefixBlocksToMatch": _MAX_BLOCKS, "lruCapacityPerServer": _LRU_CAPACITY}
+    if family.prefix_keys is PrefixKeys.CHARACTERS:
+        size = _DOCUMENT_BLOCK_SIZE if block is None else block * _CHARACTERS_PER_TOKEN
+        return [{"type": _PREFIX, "parameters": {"blockSize": size, **limits}}]
+    tokens = {} if block is None else {"blockSizeTokens": block}
+    if family.prefix_keys is PrefixKeys.TOKENS:
+        return [{"type": _PREFIX, "parameters": {**tokens, **limits}}]
+    if block is not None and block < _LEAST_PRODUCER_BLOCK:
+        tokens = {}
+    # A limit in blocks is deprecated there; the default limit is 131072 tokens.
+    parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
+    return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
+
+
+def build_pairing_plugins(groups: GroupAffinity | None) -> Plugins:
+    """The plugins that keep the two pods of a request in one group."""
+    if groups is None:
+        return []
+    if not groups.strict:
+        return [
+            {"type": _EXTRACTOR, "parameters": {"hostname": labels.GROUP_INDEX}},
+            {"type": _FILTER, "name": _FILTER_NAME, "parameters": {"minAffinity": "host"}},
+        ]
+    gating = {
+        "mode": "sum",
+        "revisionLabelKey": labels.GROUP_INDEX,
+        "roleLabelKey": labels.COMPONENT_TYPE,
+        "requireRoles": {"values": [ComponentType.PREFILLER.value, ComponentType.DECODER.value]},
+    }
+    selector = ",".join(f"{key}={value}" for key, value in groups.selector.items())
+    parameters = {"scope": {"labelSelector": selector}, "revisionGating": gating}
+    return [{"type": _SCREENER, "parameters": parameters}]
+
+
+def _role_filters() -> Plugins:
+    """Return filters that separate prefill and decode pods by our own label.
+
+    Every serving pod carries it already. The built-in `prefill-filter` and `decode-filter` would
+    need a second label (`llm-d.ai/role`), and `decode-filter` also accepts pods without it.
+    """
+    parts = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
+    return [
+        {
+            "type": "label-selector-filter",
+            "name": name,
+            "parameters": {"matchLabels": {labels.COMPONENT_TYPE: part.value}},
+        }
+        for name, part in parts
+    ]
+
+
+def _disaggregation(threshold: int) -> Plugins:
+    # A threshold of 0 means always, but nonCachedTokens of 0 means never.
+    decider: dict[str, Any] = {"type": _ALWAYS}
+    if threshold:
+        tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
+        decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
+    # Up to v0.9 the handler looks the decider up while it is created, so the decider stands first.
+    handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
+    return [decider, handler]
+
+
+class UnreadableError(ValueError):
+    """The text is not YAML; the message says where and why."""
+
+
+def read_config(text: str) -> Any:
+    """Return the first document of a text, with all scalars as strings.
+
+    Go's YAML reader and PyYAML disagree on the types of scalars such as dates, so only names and
+    structure are read here. An endpoint picker ignores all documents after the first.
+    """
+    try:
+        loader = yaml.BaseLoader(text)
+        try:
+            return loader.get_data()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as problem:
+        raise UnreadableError(_reason(problem)) from None
+    except RecursionError:
+        raise UnreadableError("not YAML: nested too deeply") from None
+
+
+def _reason(problem: yaml.YAMLError) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    text = getattr(problem, "problem", None) or getattr(problem, "context", None) or str(problem)
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"not YAML: {place}{' '.join(str(text).split())}"

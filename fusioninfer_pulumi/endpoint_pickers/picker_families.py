@@ -1,0 +1,330 @@
+"""Endpoint pickers by family: what each release registers and reads, and which images are known.
+
+Every difference between two endpoint pickers is one between rows of `FAMILIES`. Read in the source
+of each release (`tools/picker_plugins.go` has the places), and checked by loading what `config`
+generates with the endpoint picker of each family.
+
+Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
+has no endpoint picker with plugins; and llm-d before v0.9.
+
+The repository's last part and the tag decide about an image, so that a mirror
+(`registry.example/mirror/epp`) is recognized: upstream's names are unambiguous, and a tag is a
+release. For a digest, `latest`, a development build or any other name, the user must set the
+family.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.findings import Rule, shown
+from fusioninfer_pulumi.generated import FOLDER
+
+FLAG_UNKNOWN = Rule("flag-unknown")
+PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
+
+X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
+LLM_D_API = "llm-d.ai/v1alpha1"
+EPP_CONFIG_KIND = "EndpointPickerConfig"
+
+#: Endpoint picker that the router document pins.
+DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
+#: Endpoint picker that can hold requests while there is no pod, which that one cannot.
+DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
+#: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
+DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+
+#: Image versions as numbers: `v1.2.1` is (1, 2, 1).
+Version = tuple[int, int, int]
+
+
+class Family(str, enum.Enum):
+    """Generations of endpoint pickers; within one, every image reads the same configuration."""
+
+    GAIE_1_2 = "gaie-1.2"
+    GAIE_1_3 = "gaie-1.3"
+    GAIE_1_4 = "gaie-1.4"
+    GAIE_1_5 = "gaie-1.5"
+    LLM_D_0_9 = "llm-d-0.9"
+    LLM_D_0_10 = "llm-d-0.10"
+
+
+@cache
+def release_data(family: Family) -> dict[str, Any]:
+    """Return what a family's newest release has, as `tools/picker_plugins.py` read it."""
+    path = FOLDER / "endpoint_pickers" / f"{family.value}.json"
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+class PrefixKeys(str, enum.Enum):
+    """Where the block size of the approximate prefix index is configured, and in which unit."""
+
+    CHARACTERS = "characters"  #: `blockSize` of prefix-cache-scorer, in characters
+    TOKENS = "tokens"  #: `blockSizeTokens` of prefix-cache-scorer
+    PRODUCER = "producer"  #: `blockSizeTokens` of approx-prefix-cache-producer, at least 64
+
+
+class FlowControl(NamedTuple):
+    """Metrics of a picker that can hold requests; they outlive the pods.
+
+    Attributes:
+        held: Requests that wait in the picker (gauge).
+        running: Requests that it has sent to a pod, and that are not answered (gauge).
+    """
+
+    held: str
+    running: str
+
+
+@dataclass(frozen=True)
+class EppFamily:
+    """What is known about the images of one family.
+
+    Attributes:
+        sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
+            None where there is none.
+        versions: Range of image versions, both ends included.
+        api_versions: apiVersions that it registers for its configuration; the first is generated.
+        prefix_keys: How it reads the block size.
+        engine_metrics: Metrics of an engine that it reads by default. v1.2.1 asks for the KV cache
+            by a name that current vLLM does not have, and scores all pods 1.0 without it
+            (`pkg/epp/server/runserver.go`).
+        refused_flags: Flags of an earlier family that it rejects, with what to do instead.
+        needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
+        rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
+            knows none (v1.2 has the kind, and nothing that reads it).
+        flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
+            request, and answers 503 without one (v1.2.1 `requestcontrol/director.go`).
+        averages_saturation: Whether flow control compares the pods' mean saturation, in which a
+            long queue of one pod outweighs idle pods, instead of looking for one pod with room
+            (v1.4.0 `utilizationdetector/detector.go`).
+        limits_waiting: Whether flow control ends a request that waits for 60 s, if nothing else
+            is written (llm-d v0.10.0 `flowcontrol/controller/config.go`; 0s there is no limit,
+            which is the default of all others).
+        traces_tls: Whether it sends traces by TLS where the endpoint says so; up to v0.9.0 it
+            never does (`tracing/telemetry.go`: `otlptracegrpc.WithInsecure()`).
+        sidecar_reads_pool: Whether the sidecar's SSRF protection knows the pods of a v1
+            InferencePool; without that it rejects every prefill pod. Up to v0.9.0 it asked for pods
+            labelled `matchLabels`, which no label can be (`pkg/sidecar/proxy/allowlist.go`).
+    """
+
+    family: Family
+    repository: str
+    versions: tuple[Version, Version]
+    sidecar_repository: str | None = None
+    api_versions: tuple[str, ...] = (X_K8S_API,)
+    integer_weights: bool = False
+    prefix_keys: PrefixKeys = PrefixKeys.TOKENS
+    engine_metrics: LoadMetrics = VLLM_METRICS
+    averages_saturation: bool = True
+    rejected_flags: Mapping[str, str] = field(default_factory=dict)
+    needs_inference_objective_crd: bool = False
+    rewrite_api: str | None = None
+    flow_control: FlowControl | None = None
+    limits_waiting: bool = False
+    traces_tls: bool = False
+    sidecar_reads_pool: bool = False
+
+    @cached_property
+    def plugins(self) -> frozenset[str]:
+        """Plugin types that it registers."""
+        return frozenset(release_data(self.family)["plugins"])
+
+    @cached_property
+    def flags(self) -> frozenset[str]:
+        """Flags that it accepts."""
+        return frozenset(release_data(self.family)["flags"])
+
+    @property
+    def name(self) -> str:
+        """The family's name as a user writes it in `endpointPicker.family`."""
+        return self.family.value
+
+    @property
+    def image(self) -> str:
+        """The family's newest image."""
+        return f"{self.repository}:{version_text(self.versions[1])}"
+
+    @property
+    def sidecar_image(self) -> str | None:
+        """The sidecar of the newest image's release, None where there is none."""
+        if self.sidecar_repository is None:
+            return None
+        return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
+
+    @property
+    def supports_pd(self) -> bool:
+        """Whether it can disaggregate prefill and decode."""
+        return self.registers("disagg-profile-handler")
+
+    def registers(self, plugin: str) -> bool:
+        """Whether it registers a plugin type."""
+        return plugin in self.plugins
+
+
+def version_text(version: Version) -> str:
+    """`v1.2.1` for (1, 2, 1)."""
+    return "v" + ".".join(str(part) for part in version)
+
+
+def _removed(before: Family, after: Family, instead: str) -> dict[str, str]:
+    flags = set(release_data(before)["flags"]) - set(release_data(after)["flags"])
+    return dict.fromkeys(flags, instead)
+
+
+_METRICS = _removed(
+    Family.GAIE_1_3,
+    Family.GAIE_1_4,
+    "set engineConfigs of the metrics extractor in the configuration instead",
+)
+_MODEL_SERVER = _removed(
+    Family.LLM_D_0_9,
+    Family.LLM_D_0_10,
+    "it was removed; set it on a metrics-data-source plugin in the configuration instead",
+)
+_GAIE_1_3 = EppFamily(
+    Family.GAIE_1_3,
+    "registry.k8s.io/gateway-api-inference-extension/epp",
+    ((1, 3, 0), (1, 3, 1)),
+    integer_weights=True,
+    prefix_keys=PrefixKeys.CHARACTERS,
+    averages_saturation=False,
+    flow_control=FlowControl(
+        "inference_extension_flow_control_queue_size", "inference_objective_running_requests"
+    ),
+    rewrite_api="inference.networking.x-k8s.io/v1alpha2",
+)
+_GAIE_1_2 = replace(
+    _GAIE_1_3,
+    family=Family.GAIE_1_2,
+    versions=((1, 2, 0), (1, 2, 1)),
+    engine_metrics=VLLM_METRICS._replace(kv_cache="vllm:gpu_cache_usage_perc"),
+    needs_inference_objective_crd=True,
+    flow_control=None,
+    rewrite_api=None,
+)
+_GAIE_1_4 = replace(
+    _GAIE_1_3,
+    family=Family.GAIE_1_4,
+    versions=((1, 4, 0), (1, 4, 0)),
+    integer_weights=False,
+    prefix_keys=PrefixKeys.TOKENS,
+    averages_saturation=True,
+    rejected_flags=_METRICS,
+)
+_LLM_D_0_9 = EppFamily(
+    Family.LLM_D_0_9,
+    "ghcr.io/llm-d/llm-d-router-endpoint-picker",
+    ((0, 9, 0), (0, 9, 0)),
+    sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
+    api_versions=(LLM_D_API, X_K8S_API),
+    prefix_keys=PrefixKeys.PRODUCER,
+    rejected_flags=_METRICS,
+    # It ignores the older group if the cluster has the kind of both.
+    rewrite_api="llm-d.ai/v1alpha2",
+    flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
+)
+
+#: By the name that a user writes in `endpointPicker.family`, oldest first.
+FAMILIES = {
+    row.name: row
+    for row in (
+        _GAIE_1_2,
+        _GAIE_1_3,
+        _GAIE_1_4,
+        replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
+        _LLM_D_0_9,
+        replace(
+            _LLM_D_0_9,
+            family=Family.LLM_D_0_10,
+            versions=((0, 10, 0), (0, 10, 0)),
+            rejected_flags={**_METRICS, **_MODEL_SERVER},
+            limits_waiting=True,
+            traces_tls=True,
+            sidecar_reads_pool=True,
+        ),
+    )
+}
+
+#: Repositories of llm-d before v0.9.
+_FORMER = frozenset({"llm-d-inference-scheduler", "llm-d-routing-sidecar"})
+_TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+#: Oldest supported release by the last part of a repository.
+_OLDEST = {
+    repository.rpartition("/")[2]: family.versions[0]
+    for family in reversed(FAMILIES.values())
+    for repository in (family.repository, family.sidecar_repository)
+    if repository is not None
+}
+
+
+def find_family(image: str) -> EppFamily | None:
+    """The family of an endpoint picker's image, None when its reference does not say it."""
+    return _family(image, lambda family: family.repository)
+
+
+def find_sidecar_image_family(image: str) -> EppFamily | None:
+    """The family of a prefill/decode sidecar's image, None when its reference does not say it."""
+    return _family(image, lambda family: family.sidecar_repository or "")
+
+
+def _family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
+    name, version = _parts(image)
+    if version is None:
+        return None
+    return next(
+        (
+            family
+            for family in FAMILIES.values()
+            if repository(family).rpartition("/")[2] == name
+            and family.versions[0] <= version <= family.versions[1]
+        ),
+        None,
+    )
+
+
+def explain_unknown_image(image: str) -> str:
+    """Return why `family_of` does not recognize an endpoint picker's image, and the fix."""
+    name, version = _parts(image)
+    gaie = name in ("epp", "lwepp")
+    closest = FAMILIES[Family.GAIE_1_5 if gaie else Family.LLM_D_0_10]
+    why = "is not an endpoint picker that is known by name"
+    if name == "lwepp" or (name == "epp" and version is not None and version >= (1, 6, 0)):
+        why = "has no plugins; the last endpoint picker of that project is v1.5.0"
+    elif is_unsupported_release(image):
+        closest = FAMILIES[Family.GAIE_1_2 if gaie else Family.LLM_D_0_9]
+        why = f"is too old; the oldest supported release is {version_text(closest.versions[0])}"
+    elif version is None and name in _OLDEST:
+        why = "has no release tag, so its version is not known"
+    elif name in _OLDEST:
+        why = f"is not a supported release; the newest is {version_text(closest.versions[1])}"
+    return (
+        f"{shown(image)} {why}; use {closest.image}, or set endpointPicker.family "
+        f"({', '.join(FAMILIES)}) for a build of your own"
+    )
+
+
+def is_unsupported_release(image: str) -> bool:
+    """Whether an image is a picker or sidecar of a release before the oldest supported one."""
+    name, version = _parts(image)
+    oldest = _OLDEST.get(name)
+    return name in _FORMER or (oldest is not None and version is not None and version < oldest)
+
+
+def _parts(image: str) -> tuple[str, Version | None]:
+    """Last part of an image's repository, and the version in its tag."""
+    path, _, digest = image.strip().partition("@")
+    name, _, tag = path.rpartition("/")[2].partition(":")
+    match = _TAG.fullmatch(tag)
+    if match is None or (digest and not tag):
+        return name, None
+    major, minor, patch = (int(part) for part in match.groups())
+    return name, (major, minor, patch)

@@ -1,0 +1,157 @@
+"""What a router role asks of its endpoint picker: strategy, image, groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fusioninfer_pulumi.api.autoscaling import uses_picker_metrics
+from fusioninfer_pulumi.api.role import RoleArgs, Strategy
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_config import (
+    FLOW_CONTROL,
+    GroupAffinity,
+    UnreadableError,
+    read_config,
+)
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    DEFAULT_HOLDING_IMAGE,
+    DEFAULT_IMAGE,
+    DEFAULT_PD_IMAGE,
+    FAMILIES,
+    PICKER_FAMILY_UNKNOWN,
+    EppFamily,
+    explain_unknown_image,
+    find_family,
+)
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.containers import mirrored
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+
+
+@dataclass(frozen=True)
+class EppIntent:
+    """What the endpoint picker is for.
+
+    Attributes:
+        strategy: The strategy, None where the user wrote the configuration, and without a picker.
+        pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
+            then.
+        rewrites: Whether it rewrites models.
+        flow_control: Whether it holds requests while there is no pod that can take them.
+        registry: Registry that mirrors default images, None for the projects' own.
+    """
+
+    strategy: Strategy | None
+    pairs: bool
+    rewrites: bool = False
+    flow_control: bool = False
+    registry: str | None = None
+
+
+def choose_epp_intent(
+    declared: Sequence[RoleArgs], shape: ServiceShape, registry: str | None = None
+) -> EppIntent:
+    """The strategy of the router role, by default the one that suits the declared roles.
+
+    A configuration of the user's own pairs prefill with decode if it has several scheduling
+    profiles. Without a picker there is neither.
+    """
+    args = shape.routers[0]
+    if not args.picks_endpoints:
+        return EppIntent(None, pairs=False)
+    rewrites = bool(args.model_rewrites)
+    if args.endpoint_picker_config is not None:
+        profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
+        gates = read_config_list(args.endpoint_picker_config, "featureGates")
+        return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
+    default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
+    strategy = args.strategy or default
+    written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
+    needed = any(
+        role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
+    )
+    return EppIntent(
+        strategy,
+        strategy is Strategy.PD_DISAGGREGATION,
+        rewrites,
+        flow_control=needed if written is None else written,
+        registry=registry,
+    )
+
+
+def choose_epp_image(
+    at: Location, args: EndpointPickerArgs, intent: EppIntent
+) -> tuple[Any, EppFamily | None, list[Finding]]:
+    """The endpoint picker's image, its family, and findings.
+
+    The image may be an Output; the family is None where it is not known. `at` is the location of
+    `endpointPicker`.
+    """
+    explicit = None
+    if args.family is not None:
+        explicit = FAMILIES.get(args.family)
+        if explicit is None:
+            message = f"must be one of {', '.join(FAMILIES)}, got {shown(args.family)}"
+            return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
+    image = args.image
+    if image is None:
+        llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
+        default = DEFAULT_HOLDING_IMAGE if intent.flow_control else DEFAULT_IMAGE
+        default = DEFAULT_PD_IMAGE if llm_d else default
+        image = mirrored(explicit.image if explicit is not None else default, intent.registry)
+    if is_output(image):
+        if explicit is None:
+            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
+            return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
+        return image, explicit, []
+    known = find_family(image)
+    if known is None and explicit is None:
+        message = explain_unknown_image(image)
+        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
+    return image, explicit or known, []
+
+
+def choose_group_affinity(
+    service: str, args: EndpointPickerArgs, intent: EppIntent, groups: int | None
+) -> GroupAffinity | None:
+    """How a generated configuration keeps a request's pods in one serving group.
+
+    None without groups or without pairs. A single group gets one too, so that a second group
+    changes nothing of the endpoint picker.
+    """
+    if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
+        return None
+    return GroupAffinity(
+        # Workers of a multi-node replica have the other labels too, but do not serve.
+        selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
+        strict=args.group_pairing is not GroupPairing.PREFERRED,
+    )
+
+
+def read_config_list(text: str, key: str) -> list[Any]:
+    """A list at the top of a user's own configuration, empty where it has none."""
+    try:
+        config = read_config(text)
+    except UnreadableError:
+        return []
+    items = config.get(key) if isinstance(config, dict) else None
+    return items if isinstance(items, list) else []
+
+
+@lru_cache(maxsize=64)  # asked for several objects of a service; to read YAML takes milliseconds
+def find_event_port(text: str) -> int | None:
+    """The port on which a configuration waits for engines' KV events, None where it does not."""
+    for plugin in read_config_list(text, "plugins"):
+        parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
+        events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None
+        endpoint = events.get("zmqEndpoint") if isinstance(events, dict) else None
+        bound = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))
+        if bound is not None:
+            return int(bound[1])
+    return None

@@ -1,0 +1,138 @@
+"""What is known about each release of the prefill/decode sidecar: its protocols and its flags.
+
+Those of v0.9.0 and v0.10.0 of llm-d-router were built: each knows exactly these flags, and starts
+with what is generated for each of its protocols. An unknown flag ends it with status 2; an invalid
+value ends it with status 0 and a line in its log, so neither may get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    FAMILIES,
+    PICKER_FAMILY_UNKNOWN,
+    EppFamily,
+    Family,
+    find_sidecar_image_family,
+    is_unsupported_release,
+    release_data,
+    version_text,
+)
+from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+
+#: Names of containers and repositories of a user's own sidecar. Releases that are not in the table
+#: have them too (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
+KNOWN_IMAGES = frozenset(
+    {
+        "llm-d-routing-sidecar",
+        "llm-d-router-disagg-sidecar",
+        "llm-d-inference-scheduler-disagg-sidecar",
+    }
+)
+KNOWN_NAMES = frozenset(
+    {
+        "routing-proxy",
+        "routing-sidecar",
+        "llm-d-routing-sidecar",
+        "pd-sidecar",
+        "disagg-sidecar",
+    }
+)
+
+#: Path that answers 200 as soon as the sidecar listens, whether the engine serves or not.
+HEALTH_PATH = "/health"
+#: Numeric user of its image (`Dockerfile.sidecar`, distroless nonroot).
+USER = 65532
+
+# The engine's connector, as vLLM names it, and the protocol that fits it.
+_PROTOCOLS = {
+    "NixlConnector": "nixlv2",
+    "SharedStorageConnector": "shared-storage",
+    "MooncakeConnector": "mooncake",
+    "OffloadingConnector": "offloading",
+}
+
+# Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
+OWNED_FLAGS = {
+    "port": "follows from the pool's port; remove it",
+    "vllm-port": "stands in kvTransfer.enginePort; remove it here",
+    "model-server-port": "stands in kvTransfer.enginePort; remove it here",
+    "kv-connector": "stands in kvTransfer.sidecar.connector; remove it here",
+    "connector": "stands in kvTransfer.sidecar.connector; remove it here",
+    "enable-ssrf-protection": "stands in kvTransfer.sidecar.ssrfProtection; remove it here",
+    "inference-pool": "follows from the service's pool; remove it",
+    "enable-tls": "follows from the engines' own arguments; remove it",
+}
+
+
+@dataclass(frozen=True)
+class SidecarRelease:
+    """One release of the sidecar.
+
+    Attributes:
+        port_flag: Flag with the engine's port; its default has changed, so it is always given.
+        connectors: Protocols that `--kv-connector` takes, the default first.
+        reads_pool: See `EppFamily.sidecar_reads_pool`.
+    """
+
+    port_flag: str
+    connectors: tuple[str, ...]
+    reads_pool: bool
+    flags: frozenset[str]
+
+
+def find_sidecar_release(family: EppFamily) -> SidecarRelease | None:
+    """The release of a family's sidecar, None where the family has none."""
+    data = release_data(family.family)
+    if "sidecarFlags" not in data:
+        return None
+    flags = frozenset(data["sidecarFlags"])
+    port_flag = "model-server-port" if "model-server-port" in flags else "vllm-port"
+    connectors = tuple(data["sidecarConnectors"])
+    return SidecarRelease(port_flag, connectors, family.sidecar_reads_pool, flags)
+
+
+def choose_sidecar_family(
+    image: Any, explicit: str | None, picker: EppFamily
+) -> EppFamily | Finding:
+    """The family whose flags a sidecar reads, or what is wrong with its family or image.
+
+    It is the one that the user names (`explicit`), else that of the image, else the endpoint
+    picker's. The image is None for the default one, and may be an Output.
+    """
+    if explicit is not None:
+        able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
+        if explicit not in able:
+            message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
+            return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
+        return FAMILIES[explicit]
+    if image is None or is_output(image):
+        return picker
+    if is_unsupported_release(image):
+        oldest = version_text(FAMILIES[Family.LLM_D_0_9].versions[0])
+        message = f"{shown(image)} is too old; the oldest supported release is {oldest}"
+        return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
+    return find_sidecar_image_family(image) or picker
+
+
+def is_unknown(image: Any) -> bool:
+    """Whether an image may know flags that its family's releases do not."""
+    return is_output(image) or find_sidecar_image_family(image) is None
+
+
+def protocol(names: Sequence[str]) -> str | None:
+    """The protocol for an engine's connectors, the outermost first; None when there is none."""
+    return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Whether a container is a prefill/decode sidecar, by its name or its image."""
+    image = container.get("image")
+    name = ""
+    if isinstance(image, str):
+        name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return container.get("name") in KNOWN_NAMES or name in KNOWN_IMAGES

@@ -1,0 +1,133 @@
+"""What the releases of vLLM and SGLang take on their command lines.
+
+`tools/engine_arguments.py` writes the tables in `generated`; its docstring describes them. They are
+read when the first command line is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fusioninfer_pulumi.generated import FOLDER
+
+#: Stands for a default that the sources compute while they run.
+UNKNOWN_DEFAULT = object()
+
+
+@dataclass(eq=False)
+class Option:
+    """An argument, from the release that added or changed it until another change.
+
+    Attributes:
+        name: Its first spelling.
+        names: All spellings, without those with `--no-`.
+        kind: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`.
+        nargs: As argparse has it; None for one value, and for a switch.
+        negated: Whether it has a form with `--no-`.
+        choices: The values that it takes; empty for any.
+        default: Its default, `UNKNOWN_DEFAULT` where that is not known.
+        limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
+        deprecated: What to use instead, empty where nothing is named; None where it is current.
+        serve: Whether `vllm serve` alone has it.
+        since: Index of the first release.
+        until: Index of the release that changed or removed it; None where it is in the newest.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    kind: str
+    nargs: int | str | None = None
+    negated: bool = False
+    choices: tuple[Any, ...] = ()
+    default: Any = UNKNOWN_DEFAULT
+    limits: Mapping[str, float] = field(default_factory=dict)
+    deprecated: str | None = None
+    serve: bool = False
+    since: int = 0
+    until: int | None = None
+
+    def words(self) -> Iterator[str]:
+        """All words that stand for it."""
+        yield from self.names
+        if self.negated:
+            yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
+
+
+#: Arguments by each of their spellings.
+Options = Mapping[str, Option]
+
+
+class ArgumentTable:
+    """The arguments of an engine by release."""
+
+    def __init__(self, text: str) -> None:
+        changes = [json.loads(line) for line in text.splitlines()]
+        #: The releases, oldest first.
+        self.releases: tuple[str, ...] = tuple(change["release"] for change in changes)
+        # By word, oldest first.
+        self._options: dict[str, list[Option]] = {}
+        current: dict[str, Option] = {}
+        for index, change in enumerate(changes):
+            for name in (*change["removed"], *change["set"]):
+                if name in current:
+                    current.pop(name).until = index
+            for name, entry in change["set"].items():
+                fields = {**entry, "kind": entry["type"], "names": (name, *entry.get("names", ()))}
+                fields["choices"] = tuple(entry.get("choices", ()))
+                del fields["type"]
+                option = current[name] = Option(name, since=index, **fields)
+                for word in option.words():
+                    self._options.setdefault(word, []).append(option)
+
+    @property
+    def newest(self) -> str:
+        """The newest release."""
+        return self.releases[-1]
+
+    def options(self, release: str) -> Options:
+        """The arguments of a release."""
+        at = self.releases.index(release)
+        return {
+            word: option
+            for word, options in self._options.items()
+            for option in options
+            if option.since <= at and (option.until is None or at < option.until)
+        }
+
+    def latest_options(self) -> Options:
+        """The arguments of all releases, each as the newest one that has it."""
+        return {word: options[-1] for word, options in self._options.items()}
+
+    def first(self, word: str) -> str | None:
+        """The first release that takes a word; None where none does."""
+        options = self._options.get(word)
+        return self.releases[options[0].since] if options else None
+
+    def removed(self, word: str, release: str) -> str | None:
+        """The release, up to this one, that no longer takes a word of earlier releases."""
+        at = self.releases.index(release)
+        ends = [option.until for option in self.versions(word) if option.until is not None]
+        return (
+            self.releases[max(before)] if (before := [end for end in ends if end <= at]) else None
+        )
+
+    def versions(self, word: str) -> list[Option]:
+        """What a word meant in the releases that take it, oldest first."""
+        return self._options.get(word, [])
+
+
+@cache
+def load_argument_table(engine: str) -> ArgumentTable:
+    """The arguments of an engine, by its name."""
+    file = FOLDER / f"{engine}_arguments.jsonl"
+    return ArgumentTable(file.read_text(encoding="utf-8"))
+
+
+def parse_release(release: str) -> tuple[int, ...]:
+    """The numbers of a release, to compare it: (0, 5, 10, 1) for `0.5.10.post1`."""
+    return tuple(int(number) for number in re.findall(r"\d+", release))

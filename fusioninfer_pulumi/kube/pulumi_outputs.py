@@ -1,0 +1,66 @@
+"""Recognises Pulumi Outputs without importing pulumi, which would slow down the command line.
+
+Outputs may stand where a value is only passed through; packages reject them where they need the
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: Hashed in a revision in place of an Output, whose value is unknown at planning.
+PLACEHOLDER = "<output>"
+#: Printed in place of a value that is known only after deployment.
+UNKNOWN = "<unknown>"
+
+
+class UnknownOutput:
+    """Stands for an Output of a program that ran in another process; it equals only itself."""
+
+
+def is_output(value: object) -> bool:
+    """Returns whether a value is a `pulumi.Output`, or stands for one."""
+    if isinstance(value, (str, int, float, dict, list, type(None))):
+        return False
+    if isinstance(value, UnknownOutput):
+        return True
+    return any(
+        base.__name__ == "Output" and base.__module__.partition(".")[0] == "pulumi"
+        for base in type(value).__mro__
+    )
+
+
+def is_known_equal(one: object, other: object) -> bool:
+    """Whether two values are known to be equal: an Output equals only itself."""
+    return one is other or (not is_output(one) and not is_output(other) and one == other)
+
+
+def has_output(value: object) -> bool:
+    """Returns whether plain mappings and lists hold an Output at any depth."""
+    if isinstance(value, Mapping):
+        return any(has_output(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(has_output(item) for item in value)
+    return is_output(value)
+
+
+def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yields the location of every Output inside plain mappings and lists."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from output_paths(item, (*at, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from output_paths(item, (*at, index))
+    elif is_output(value):
+        yield at
+
+
+def replace_outputs(value: Any) -> Any:
+    """Returns a copy with `PLACEHOLDER` in place of each Output."""
+    if isinstance(value, Mapping):
+        return {key: replace_outputs(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [replace_outputs(item) for item in value]
+    return PLACEHOLDER if is_output(value) else value

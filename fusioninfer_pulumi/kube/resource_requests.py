@@ -1,0 +1,171 @@
+"""Resource requests of pods: accelerators, and the sum that the scheduler counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.kube import labels, quantity
+
+# Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
+_ACCELERATORS = dict.fromkeys(
+    (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neurondevice",
+        "aws.amazon.com/neuroncore",
+        "huawei.com/Ascend910",
+        "huawei.com/Ascend310P",
+        "cambricon.com/mlu",
+        "furiosa.ai/rngd",
+        "rebellions.ai/ATOM",
+    )
+)
+_FAMILIES = ("nvidia.com/mig-",)
+# Devices of other plugins whose names are close to those above (KubeVirt's, Huawei's other chips).
+_OTHERS = ("/vgpu", "/pgpu")
+_OTHER_FAMILIES = ("huawei.com/Ascend",)
+# Names that people shorten: the device alone, or the domain without its ending.
+_SHORTENED = (
+    "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron",
+)  # fmt: skip
+#: One letter that differs, or two that are exchanged; `arm.com/gpu` is not `amd.com/gpu`.
+_LIKENESS = 0.92
+_MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
+
+Amounts = dict[str, Decimal]
+
+
+def is_accelerator(resource: str) -> bool:
+    """Returns whether a resource name stands for an accelerator."""
+    return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is a device: fully qualified, and none of Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
+def suggest_accelerator(resource: str) -> str | None:
+    """Returns the accelerator that a resource name is probably meant to be, None without one.
+
+    `nvidia.com/gpus`, `nvda.com/gpu`, `nvidia/gpu`, `nvidia-gpu` and `gpu` are `nvidia.com/gpu`.
+    """
+    if is_accelerator(resource):
+        return None
+    written = resource.lower()
+    names = {name.lower(): name for name in _ACCELERATORS}
+    if written in names:
+        return names[written]
+    if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
+        return None
+    for name in _SHORTENED:
+        domain, _, device = name.rpartition("/")
+        vendor = domain.split(".")[-2]
+        if written.removesuffix("s") in (device, *(f"{vendor}{mark}{device}" for mark in "/.-_")):
+            return name
+    if "/" not in written:
+        return None
+    import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
+
+    close = difflib.get_close_matches(written, names, 1, _LIKENESS)
+    return names[close[0]] if close else None
+
+
+def pod_requests(template: Mapping[str, Any]) -> Amounts:
+    """Returns the effective requests of one pod by resource name, as the scheduler counts them.
+
+    The larger of two sums, plus the pod's overhead: all containers with restartable init
+    containers, or the largest init container. A missing request equals its limit (Kubernetes, "Init
+    containers: resource sharing within containers").
+    """
+    spec = template.get("spec") or {}
+    sidecars: Amounts = {}
+    largest_init: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        asked = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, asked))
+            asked = sidecars
+        else:
+            asked = _sum((sidecars, asked))
+        largest_init = _largest(largest_init, asked)
+    running = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    asked = _largest(running, largest_init)
+    if isinstance(spec.get("resources"), Mapping):
+        asked = {**asked, **_requests(spec)}
+    overhead = {
+        name: quantity.parse(amount) for name, amount in (spec.get("overhead") or {}).items()
+    }
+    return _sum((asked, overhead))
+
+
+def accelerators(template: Mapping[str, Any]) -> int:
+    """Returns the accelerators that one pod requests as resources; DRA claims are not counted."""
+    return int(
+        sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
+    )
+
+
+def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
+    """Returns whether an engine runs one rank on each accelerator that the pod requests."""
+    return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
+
+
+def read_limit(container: Mapping[str, Any], resource: str) -> Any:
+    """Returns a container's limit of a resource as it is written, None without one."""
+    return ((container.get("resources") or {}).get("limits") or {}).get(resource)
+
+
+def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
+    """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
+    amounts = _sum(
+        {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
+    )
+    return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
+
+
+def _requests(holder: Mapping[str, Any]) -> Amounts:
+    resources = holder.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {str(name): quantity.parse(amount) for name, amount in asked.items()}
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    amounts: Amounts = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, Decimal(0)) + amount
+    return amounts
+
+
+def _largest(one: Amounts, other: Amounts) -> Amounts:
+    return {
+        name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0)))
+        for name in {**one, **other}
+    }
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Returns whether a node is ready, not cordoned, and has no taint of a node condition.
+
+    Other taints are ignored: pods may tolerate them.
+    """
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )
+    passing = any(
+        str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)
+        and taint.get("effect") != "PreferNoSchedule"
+        for taint in spec.get("taints") or ()
+    )
+    return ready and not passing and not spec.get("unschedulable")

@@ -1,0 +1,336 @@
+"""What objects need of a cluster: products with their supported releases, and other objects.
+
+Fields are written `Kind path`; `[*]` is any item of a list or value of a mapping. Pods are those
+that controllers create from the rendered objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Release = tuple[int, int, int]
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
+_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+@dataclass(frozen=True)
+class Product:
+    """What provides an API group.
+
+    Attributes:
+        name: Its name in messages.
+        group: The API group.
+        install: What installs it: a file to apply, or a command.
+        kind: Kind of the group that the row is about, empty for all.
+        field: Field of objects that need it; by default objects of the group do.
+        least: First supported release, None if any release that serves the version works.
+        broken: Releases after `least` that do not work.
+        last: Last release that has the kind, None if none dropped it.
+        program: Image whose tag is its release; by default the definitions are annotated with it.
+        namespace: Where the program runs by default.
+        shown_by: Field of the definition that no release before `least` has.
+    """
+
+    name: str
+    group: str
+    install: str
+    kind: str = ""
+    field: str = ""
+    least: Release | None = None
+    broken: tuple[Release, ...] = ()
+    last: Release | None = None
+    program: str = ""
+    namespace: str = ""
+    shown_by: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """Supported releases, and how to install one."""
+        apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
+        if self.least is None:
+            return f"it: {apply}{self.install}"
+        if self.last is not None:
+            releases = f"{format_release(self.least)} to {format_release(self.last)}"
+        else:
+            unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
+            releases = f"{format_release(self.least)} or later{unless}"
+        return f"{releases}: {apply}{self.install}"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of Kubernetes that can be recognized only by the API server's release.
+
+    Attributes:
+        name: Its name in messages.
+        gate: Its feature gate.
+        least: First release that has the gate.
+        default: First release in which the gate is on by default.
+        fields: Fields of objects that need it.
+    """
+
+    name: str
+    gate: str
+    least: Release
+    default: Release
+    fields: tuple[str, ...]
+
+
+_GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
+_KUBERNETES = "Kubernetes v1.34 or later"
+
+# 0.9.0 brought status.observedGeneration, without which "Available" may be about an older spec, and
+# the restart policy RecreateGroupAfterStart (v0.9.0 api/leaderworkerset/v1, not in v0.8).
+LEADER_WORKER_SET = Product(
+    name="LeaderWorkerSet",
+    group="leaderworkerset.x-k8s.io",
+    install="https://github.com/kubernetes-sigs/lws/releases/download/v0.9.0/manifests.yaml",
+    least=(0, 9, 0),
+    program="lws",
+    namespace="lws-system",
+    shown_by="status.observedGeneration",
+)
+# minTaskMember of a removed replica kept the gang waiting before v1.12.3 and v1.13.1 (gang plugin).
+VOLCANO = Product(
+    name="Volcano",
+    group="scheduling.volcano.sh",
+    install="https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml",
+    least=(1, 12, 3),
+    broken=((1, 13, 0),),
+    program="vc-scheduler",
+    namespace="volcano-system",
+)
+# Kueue manages LeaderWorkerSets since v0.11.0 (its changelog).
+KUEUE = Product(
+    name="Kueue",
+    group="kueue.x-k8s.io",
+    install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
+    field="LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
+    least=(0, 11, 0),
+    program="kueue",
+    namespace="kueue-system",
+)
+_GATEWAY_API = Product(
+    name="Gateway API",
+    group="gateway.networking.k8s.io",
+    install=f"{_GATEWAY}/standard-install.yaml",
+    least=(1, 0, 0),
+)
+_INFERENCE_EXTENSION = Product(
+    name="Gateway API Inference Extension",
+    group="inference.networking.k8s.io",
+    install=(
+        "https://github.com/kubernetes-sigs/gateway-api-inference-extension"
+        "/releases/download/v1.5.0/manifests.yaml"
+    ),
+    least=(1, 0, 0),
+)
+# The bundle v1.6.0 no longer has this group.
+_INFERENCE_X = replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last=(1, 5, 0))
+_PROMETHEUS = Product(
+    name="Prometheus operator",
+    group="monitoring.coreos.com",
+    install="https://github.com/prometheus-operator/prometheus-operator/releases/download/v0.85.0/bundle.yaml",
+    least=(0, 31, 0),
+)
+_DRA = Product("Dynamic resource allocation", "resource.k8s.io", _KUBERNETES)
+_METRICS = Product(
+    name="Metrics of pods",
+    group="custom.metrics.k8s.io",
+    install="an adapter such as prometheus-adapter",
+    field="HorizontalPodAutoscaler spec.metrics[*].pods",
+)
+# The API server serves it only with its own gate on (storage_scheduling.go of v1.37.1).
+NATIVE_GANGS = Product(
+    name="Gangs of Kubernetes",
+    group="scheduling.k8s.io",
+    install=(
+        "Kubernetes v1.37 with --runtime-config=scheduling.k8s.io/v1beta1=true and the feature "
+        "gate GenericWorkload in API server, controller manager and scheduler; or "
+        "gangPolicy.backend Volcano or Kueue"
+    ),
+    kind="PodGroup",
+)
+
+#: Of the rows for one kind, the last that applies counts.
+PRODUCTS = (
+    LEADER_WORKER_SET,
+    VOLCANO,
+    # v1.14.0 has the field, but schedules it only with networkTopology (volcano#4871).
+    replace(VOLCANO, field="PodGroup spec.subGroupPolicy", least=(1, 14, 1), broken=()),
+    KUEUE,
+    _GATEWAY_API,
+    replace(
+        _GATEWAY_API,
+        name="Gateway API (experimental channel)",
+        install=f"{_GATEWAY}/experimental-install.yaml",
+        field="HTTPRoute spec.useDefaultGateways",
+        least=(1, 4, 0),
+    ),
+    _INFERENCE_EXTENSION,
+    _INFERENCE_X,
+    # v1.2 has the kind with another field for targets.
+    replace(_INFERENCE_X, kind="InferenceModelRewrite", least=(1, 3, 0)),
+    Product(
+        name="llm-d router",
+        group="llm-d.ai",
+        install=(
+            "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
+            "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
+        ),
+    ),
+    _PROMETHEUS,
+    # The definition has the number of a port in v0.79.2, not in v0.76.0.
+    replace(_PROMETHEUS, field="PodMonitor spec.podMetricsEndpoints[*].portNumber", least=None),
+    Product(
+        name="KEDA",
+        group="keda.sh",
+        install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
+    ),
+    # The kind is v1 since Istio 1.22 (its release notes).
+    Product("Istio v1.22.0 or later", "networking.istio.io", "istioctl install"),
+    Product(
+        name="GKE Gateway",
+        group="networking.gke.io",
+        install="gcloud container clusters update CLUSTER --gateway-api=standard",
+    ),
+    _DRA,
+    replace(
+        _DRA,
+        field="Pod spec.resourceClaims",
+        install=f"{_KUBERNETES}, or v1.32 with its feature gate",
+    ),
+    _METRICS,
+    replace(
+        _METRICS,
+        name="External metrics",
+        group="external.metrics.k8s.io",
+        install="an adapter such as prometheus-adapter, or KEDA",
+        field="HorizontalPodAutoscaler spec.metrics[*].external",
+    ),
+    NATIVE_GANGS,
+)
+
+# Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
+FEATURES = (
+    Feature("Image volumes", "ImageVolume", (1, 31, 0), (1, 35, 0), ("Pod spec.volumes[*].image",)),
+    Feature(
+        "Sidecar containers",
+        "SidecarContainers",
+        (1, 28, 0),
+        (1, 29, 0),
+        ("Pod spec.initContainers[*].restartPolicy",),
+    ),
+    Feature(
+        "Sleeping hooks",
+        "PodLifecycleSleepAction",
+        (1, 29, 0),
+        (1, 30, 0),
+        ("Pod spec.containers[*].lifecycle.preStop.sleep",),
+    ),
+    Feature(
+        "Tolerances of autoscalers",
+        "HPAConfigurableTolerance",
+        (1, 33, 0),
+        (1, 35, 0),
+        (
+            "HorizontalPodAutoscaler spec.behavior[*].tolerance",
+            "ScaledObject spec.advanced.horizontalPodAutoscalerConfig.behavior[*].tolerance",
+        ),
+    ),
+)
+
+# MaxUnavailableStatefulSet was on by default from 1.35.0 to 1.35.3 (kubernetes#133153, #137926);
+# with it a StatefulSet never replaces a pod that was broken before (kubernetes#137409, fixed in
+# 1.37 by #137666). A StatefulSet's pod leads each replica of a LeaderWorkerSet.
+RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
+
+#: Fields with the name of another object, by its API and kind.
+REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
+    ("v1", "Secret"): (
+        "Pod spec.imagePullSecrets[*].name",
+        "Pod spec.volumes[*].secret.secretName",
+        "Pod spec.volumes[*].projected.sources[*].secret.name",
+        "Pod spec.initContainers[*].envFrom[*].secretRef.name",
+        "Pod spec.initContainers[*].env[*].valueFrom.secretKeyRef.name",
+        "Pod spec.containers[*].envFrom[*].secretRef.name",
+        "Pod spec.containers[*].env[*].valueFrom.secretKeyRef.name",
+        "Gateway spec.listeners[*].tls.certificateRefs[*].name",
+    ),
+    ("v1", "ConfigMap"): (
+        "Pod spec.volumes[*].configMap.name",
+        "Pod spec.volumes[*].projected.sources[*].configMap.name",
+        "Pod spec.initContainers[*].envFrom[*].configMapRef.name",
+        "Pod spec.initContainers[*].env[*].valueFrom.configMapKeyRef.name",
+        "Pod spec.containers[*].envFrom[*].configMapRef.name",
+        "Pod spec.containers[*].env[*].valueFrom.configMapKeyRef.name",
+    ),
+    ("v1", "PersistentVolumeClaim"): ("Pod spec.volumes[*].persistentVolumeClaim.claimName",),
+    ("v1", "ServiceAccount"): ("Pod spec.serviceAccountName",),
+    ("storage.k8s.io", "StorageClass"): (
+        "PersistentVolumeClaim spec.storageClassName",
+        "LeaderWorkerSet spec.leaderWorkerTemplate.volumeClaimTemplates[*].spec.storageClassName",
+        "Pod spec.volumes[*].ephemeral.volumeClaimTemplate.spec.storageClassName",
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): (
+        "PodGroup spec.priorityClassName",
+        "Pod spec.priorityClassName",
+    ),
+    ("node.k8s.io", "RuntimeClass"): ("Pod spec.runtimeClassName",),
+    ("resource.k8s.io", "ResourceClaim"): ("Pod spec.resourceClaims[*].resourceClaimName",),
+    ("resource.k8s.io", "ResourceClaimTemplate"): (
+        "Pod spec.resourceClaims[*].resourceClaimTemplateName",
+    ),
+    ("resource.k8s.io", "DeviceClass"): (
+        "ResourceClaimTemplate spec.spec.devices.requests[*].exactly.deviceClassName",
+        "ResourceClaimTemplate spec.spec.devices.requests[*].firstAvailable[*].deviceClassName",
+    ),
+    ("scheduling.volcano.sh", "Queue"): (
+        "PodGroup spec.queue",
+        "Pod metadata.annotations[scheduling.volcano.sh/queue-name]",
+    ),
+    ("kueue.x-k8s.io", "LocalQueue"): (
+        "LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
+    ),
+}
+#: Those that have no namespace.
+CLUSTER_WIDE = {
+    "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
+}  # fmt: skip
+
+
+def iterate_field(
+    field: str, manifest: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
+    """Yield the location, the value and the enclosing mapping of a field of an object."""
+    kind, _, path = field.partition(" ")
+    if manifest["kind"] == kind:
+        parts = tuple(index or key for index, key in _PART.findall(path))
+        yield from _values(parts, (), manifest, {})
+
+
+def _values(
+    parts: tuple[str, ...], at: tuple[str | int, ...], value: Any, parent: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
+    if not parts:
+        yield at, value, parent
+    elif parts[0] == "*":
+        items = value.items() if isinstance(value, Mapping) else enumerate(value or ())
+        for key, item in items:
+            yield from _values(parts[1:], (*at, key), item, parent)
+    elif isinstance(value, Mapping) and value.get(parts[0]) is not None:
+        yield from _values(parts[1:], (*at, parts[0]), value[parts[0]], value)
+
+
+def parse_release(text: str) -> Release | None:
+    """Return the release in a tag or an annotation, None for other words such as `latest`."""
+    match = _RELEASE.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def format_release(release: Release) -> str:
+    """Write a release as its product does."""
+    return "v" + ".".join(map(str, release))

@@ -1,0 +1,242 @@
+"""YAML texts: the documents of one, or where and why it cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from fusioninfer_pulumi.api.field_types import TOO_DEEP
+from fusioninfer_pulumi.findings import Rule
+from fusioninfer_pulumi.rules.common import DUPLICATE_KEY, INPUT_TOO_LARGE, WRONG_TYPE
+from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH
+
+INVALID_YAML = Rule("invalid-yaml")
+
+UNRENDERED_TEMPLATE = Rule("unrendered-template")
+
+#: Bytes of one input; the largest real manifest is far below it.
+MAX_BYTES = 16 * 1024 * 1024
+TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+#: Values of one document with every alias written out.
+MAX_VALUES = 500_000
+TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+#: Lines around a parser's error that are searched for a template: parsers notice it late.
+_AROUND = 1
+
+
+class UnreadableError(ValueError):
+    """The text is no YAML that can be used; the message says where and why.
+
+    Attributes:
+        rule: Id of the rule that the text violates.
+        line: Number of the line that violates it, None where none is known.
+    """
+
+    def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.line = line
+
+    def explained(self, text: str) -> UnreadableError:
+        """The error, with its cause where the text shows a template of Helm or another tool."""
+        if self.line is None:
+            return self
+        lines = text.split("\n")
+        number = min(self.line, len(lines))
+        for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
+            if re.search(r"\{\{.*\}\}", lines[near - 1]):
+                message = (
+                    f"{self}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
+                    "example): render it first"
+                )
+                return UnreadableError(UNRENDERED_TEMPLATE, message, near)
+        return self
+
+
+class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
+    """Safe loader without YAML 1.1's dates and base-60 numbers, for what JSON can hold."""
+
+
+# What Kubernetes takes is JSON: a set, bytes or a date would fail where the objects are written.
+_JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
+_JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
+_Loader.yaml_constructors = {
+    tag: constructor
+    for tag, constructor in _Base.yaml_constructors.items()
+    if tag is None or tag in _JSON_TAGS
+}
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+    ]
+    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|0o[0-7]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$"),
+    list("-+0123456789"),
+)
+
+
+_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _joined_surrogates(text: str) -> str:
+    """JSON writes characters beyond the basic plane as pairs of escapes, which YAML knows not."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
+
+
+def _unsupported(loader: Any, node: yaml.Node) -> Any:
+    del loader
+    raise _at(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
+
+
+_Loader.add_constructor(None, _unsupported)
+
+
+def documents(text: str) -> Iterator[Any]:
+    """Yields each document of a YAML text as plain Python values; empty ones are left out.
+
+    Raises:
+        UnreadableError: The text is no YAML, uses tags that JSON does not have, repeats a key, or
+            is too large or too deep.
+    """
+    if len(text) > MAX_BYTES:
+        raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
+    try:
+        yield from _documents(text)
+    except UnreadableError as problem:
+        raise problem.explained(text) from None
+
+
+def _documents(text: str) -> Iterator[Any]:
+    loader = None
+    try:
+        text = _joined_surrogates(text)
+        _measure(text)
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            _check(node)
+            value = loader.construct_document(node)
+            if value is not None:
+                yield value
+    except yaml.YAMLError as problem:
+        raise _invalid(problem) from None
+    except RecursionError:
+        raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
+    except UnicodeEncodeError:
+        raise UnreadableError(INVALID_YAML, "not YAML: holds half of a surrogate pair") from None
+    except LookupError:
+        # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
+        raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None
+    except UnreadableError:
+        raise
+    except ValueError as problem:
+        raise UnreadableError(INVALID_YAML, f"not YAML: {problem}") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def nodes(text: str) -> list[yaml.Node]:
+    """The documents of a text as nodes, which know their lines; none of a text that is no YAML."""
+    try:
+        _measure(text)
+        return list(yaml.compose_all(text, Loader=_Base))
+    except (yaml.YAMLError, RecursionError, UnreadableError):
+        return []
+
+
+def _measure(text: str) -> None:
+    """Refuses a text that is absurd by itself, before anything is built from it.
+
+    Nodes take hundreds of bytes for a character of text, and libyaml's composer, which is
+    recursive C code, ends the process where the text is deep enough.
+    """
+    values = depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Base):
+            if isinstance(event, yaml.DocumentStartEvent):
+                values = 0
+            elif isinstance(event, yaml.NodeEvent):
+                values += 1
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                if values > MAX_VALUES:
+                    raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+                if depth > MAX_DEPTH:
+                    raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        # The loader reports it again, after the documents before it.
+        return
+
+
+def _check(root: yaml.Node) -> None:
+    """Refuses a document that aliases make too large or too deep, or that would lose a key."""
+    # Values in a node and levels below it, with every alias written out.
+    known: dict[int, tuple[int, int]] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: yaml.Node) -> tuple[int, int]:
+        if id(node) in known:
+            return known[id(node)]
+        if id(node) in open_nodes:
+            raise _at(node, INVALID_YAML, "an alias refers to itself")
+        open_nodes.add(id(node))
+        items: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            items = [item for pair in node.value for item in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            items = node.value
+        values, levels = 1, 0
+        for item in items:
+            more, below = size(item)
+            values, levels = values + more, max(levels, below + 1)
+        open_nodes.discard(id(node))
+        if values > MAX_VALUES:
+            raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+        if levels > MAX_DEPTH:
+            raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+        known[id(node)] = values, levels
+        return values, levels
+
+    size(root)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _at(key, WRONG_TYPE, "a key must be a plain string")
+        if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+            raise _at(key, DUPLICATE_KEY, f'key "{key.value}" stands twice in one mapping')
+        seen.add(key.value)
+
+
+def _at(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
+    mark = node.start_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}"
+    return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
+
+
+def _invalid(problem: yaml.YAMLError) -> UnreadableError:
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
+        mark = problem.problem_mark
+        reason = " ".join(str(problem.problem or problem.context).split())
+        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        return UnreadableError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
+    return UnreadableError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")

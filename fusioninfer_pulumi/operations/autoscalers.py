@@ -1,0 +1,231 @@
+"""Autoscalers of roles, and what `autoscaling.target` follows: metrics and values.
+
+Every number is one of the whole service, shared by the replicas: it measures the demand, and pods
+that load their model change nothing of it. Roles of prefill and decode follow the same numbers, by
+values in the ratio of their replicas, so that they keep it.
+
+Values:
+    Requests in flight: 100 for each replica. The endpoint pickers' concurrency detector takes that
+        for the room of an engine (v1.5.0 `saturationdetector/concurrency`).
+    Requests that wait: 5, and KV cache in use: 0.8. Above either of them the pickers' utilization
+        detector takes an engine for full (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
+        `KVCacheUtilThreshold`). Google's guide to autoscaling of LLMs begins with 3 to 5 in a
+        queue, and advises it for throughput, and the batch size for latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.api.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingEngine,
+    AutoscalingMetricArgs,
+    AutoscalingTarget,
+    MetricSource,
+    scales_to_zero,
+    uses_picker_metrics,
+)
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, metadata
+from fusioninfer_pulumi.operations.monitors import series_label
+from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
+from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.service_topology import Topology
+
+
+@dataclass(frozen=True)
+class AutoscalerPlan:
+    """The autoscaler of one LeaderWorkerSet.
+
+    Attributes:
+        name: Name of the LeaderWorkerSet, and of the object.
+        target_metrics: The metrics of the role's `target`, none without one.
+    """
+
+    role: str
+    name: str
+    args: AutoscalingArgs
+    target_metrics: tuple[AutoscalingMetricArgs, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        keda = self.args.engine is AutoscalingEngine.KEDA
+        return "ScaledObject" if keda else "HorizontalPodAutoscaler"
+
+
+def autoscalers(
+    service: str, namespace: Any, roles: Sequence[RolePlan], epp: EppPlan | None
+) -> tuple[AutoscalerPlan, ...]:
+    """Returns an autoscaler for each LeaderWorkerSet of a scaled role."""
+    return tuple(
+        AutoscalerPlan(
+            role.name,
+            lws.name,
+            role.args.autoscaling,
+            target_metrics(service, namespace, role, roles, epp),
+        )
+        for role in roles
+        if role.args.autoscaling is not None
+        for lws in role.lws
+    )
+
+
+def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
+    """Builds a HorizontalPodAutoscaler or a ScaledObject."""
+    (role,) = (role for role in plan.roles if role.name == planned.role)
+    named = metadata(plan, planned.name, role_labels(plan, role.args))
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
+    args = planned.args
+    behavior = {"behavior": args.behavior} if args.behavior is not None else {}
+    if args.engine is AutoscalingEngine.KEDA:
+        advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
+        return {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": planned.kind,
+            "metadata": named,
+            "spec": {
+                "scaleTargetRef": target,
+                "minReplicaCount": args.min_replicas,
+                "maxReplicaCount": args.max_replicas,
+                **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
+                **advanced,
+                "triggers": [
+                    # A query of ours without a result is an error, which leaves the replicas
+                    # alone, and not zero.
+                    *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                    *(_trigger(args, metric) for metric in args.metrics),
+                ],
+            },
+        }
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": planned.kind,
+        "metadata": named,
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": args.min_replicas,
+            "maxReplicas": args.max_replicas,
+            **behavior,
+            "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
+        },
+    }
+
+
+def _metric(metric: AutoscalingMetricArgs) -> Manifest:
+    external = metric.source is MetricSource.EXTERNAL
+    named: Manifest = {"name": metric.name}
+    if metric.selector:
+        named["selector"] = {"matchLabels": dict(metric.selector)}
+    return {
+        "type": "External" if external else "Pods",
+        "external" if external else "pods": {
+            "metric": named,
+            "target": {"type": "AverageValue", "averageValue": metric.target},
+        },
+    }
+
+
+def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) -> Manifest:
+    unsafe = {"unsafeSsl": "true"} if metric.unsafe_ssl else {}
+    values = {
+        "serverAddress": args.prometheus or "",
+        "query": metric.query,
+        "threshold": metric.target,
+    }
+    return {
+        "type": "prometheus",
+        **({"name": metric.name} if metric.name is not None else {}),
+        "metricType": "AverageValue",
+        "metadata": {**values, **unsafe, **more},
+    }
+
+
+IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
+#: Where the KV cache of a request is while it is decoded.
+_DECODES = (ComponentType.WORKER, ComponentType.DECODER)
+
+
+def target_metrics(
+    service: str,
+    namespace: Any,
+    role: RolePlan,
+    roles: Sequence[RolePlan],
+    epp: EppPlan | None,
+) -> tuple[AutoscalingMetricArgs, ...]:
+    """Returns what a role follows for its `target`; nothing without one, or where it is unknown.
+
+    They are queries of KEDA, or external metrics of a HorizontalPodAutoscaler.
+
+    `roles` are all roles that run pods.
+    """
+    args, load = role.args.autoscaling, load_metrics(roles)
+    if args is None or args.target is None or load is None or not isinstance(namespace, str):
+        return ()
+    decoding = [other for other in roles if other.component_type in _DECODES]
+    # The number of the service for one replica of this role, if all roles keep their ratio.
+    share = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
+    if args.engine is AutoscalingEngine.HPA:
+        return tuple(
+            AutoscalingMetricArgs(
+                name=EXTERNAL[name],
+                source=MetricSource.EXTERNAL,
+                selector={series_label(labels.SERVICE): service},
+                target=f"{value * share:.4g}",
+            )
+            for name, value in _values(args).items()
+        )
+    engine = f'namespace="{namespace}",{series_label(labels.SERVICE)}="{service}"'
+    component = series_label(labels.COMPONENT_TYPE)
+    decodes = "|".join(kind.value for kind in _DECODES)
+    picker = f'namespace="{namespace}",service="{object_names.endpoint_picker(service)}"'
+    queries = {
+        "in-flight": f"{_sum(load.running, engine)} + {_sum(load.waiting, engine)}",
+        "waiting": _sum(load.waiting, engine),
+        "kv-cache": _sum(load.kv_cache, f'{engine},{component}=~"{decodes}"'),
+    }
+    if scales_to_zero(args):
+        # Without pods there are no such series, and a query without a result is an error.
+        queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
+    if uses_picker_metrics(args):
+        if epp is None or epp.family.flow_control is None:
+            return ()
+        flow = epp.family.flow_control
+        held, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
+        # Nothing, and not zero, where the picker is not read: replicas stay as they are.
+        read = f"and on() (max(up{{{picker}}}) == 1)"
+        waiting = f"({_sum(load.waiting, engine)} or vector(0))"
+        queries["waiting"] = f"({held} + {waiting}) {read}"
+        queries["in-flight"] = f"({held} + {running}) {read}"
+    return tuple(
+        AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
+        for name, value in _values(args).items()
+    )
+
+
+def _values(args: AutoscalingArgs) -> dict[str, float]:
+    """What is followed, and its value for each replica that decodes."""
+    value = args.target_requests
+    if args.target is AutoscalingTarget.LATENCY:
+        return {"in-flight": value or IN_FLIGHT}
+    # Without the second one replicas go when the queue is empty, and it grows again.
+    values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
+    return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
+
+
+#: What prometheus-adapter has to call them; `docs/prometheus-adapter.yaml` has its rules.
+EXTERNAL = {
+    "in-flight": "fusioninfer_requests_in_flight",
+    "waiting": "fusioninfer_requests_waiting",
+    "kv-cache": "fusioninfer_kv_cache_usage",
+}
+
+
+def _sum(metric: str, matchers: str) -> str:
+    return f"sum({metric}{{{matchers}}})"

@@ -1,0 +1,103 @@
+"""PodDisruptionBudgets of roles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.service_topology import Topology
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """The PodDisruptionBudget of one role.
+
+    Attributes:
+        replicas: Replicas that evictions may make unavailable at a time.
+        min_available: Pods that must stay healthy. None if an autoscaler changes their number: then
+        at
+            most `replicas` pods may be unavailable.
+    """
+
+    role: str
+    name: str
+    replicas: int
+    min_available: int | None
+    unhealthy_pods: UnhealthyPods
+
+
+def disruption_budgets(
+    service: str, roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
+) -> tuple[BudgetPlan, ...]:
+    """Returns a budget for each role that has replicas and asks for one.
+
+    `common` is the service's own, for roles without one.
+    """
+    budgets: list[BudgetPlan] = []
+    for role in roles:
+        args = role.args.disruption_budget or common
+        if args is None or not role.replicas:
+            continue
+        replicas = _evictable(args, role)
+        budgets.append(
+            BudgetPlan(
+                role=role.name,
+                name=object_names.disruption_budget(service, role.name),
+                replicas=replicas,
+                min_available=None if role.scaled_externally else role.total_pods - replicas,
+                unhealthy_pods=args.unhealthy_pods,
+            )
+        )
+    return tuple(budgets)
+
+
+def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
+    """Returns how many replicas of a role may be unavailable."""
+    count = len(role.replicas)
+    if role.scaled_externally:
+        most = 1 if args.max_unavailable is None else args.max_unavailable
+        return most if args.min_available is None and isinstance(most, int) else 0
+    if args.min_available is not None:
+        return max(count - count_kept_replicas(args.min_available, count), 0)
+    if args.max_unavailable is None:
+        return min(1, count)
+    share = _share(args.max_unavailable, count, math.floor)
+    # At least 1, as with `rollout.maxUnavailable`, except for an explicit 0%.
+    percent = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
+    return min(max(share, 1) if percent else share, count)
+
+
+def count_kept_replicas(min_available: int | str, count: int) -> int:
+    """Returns how many of `count` replicas `minAvailable` keeps."""
+    return _share(min_available, count, math.ceil)
+
+
+def _share(part: int | str, count: int, rounded: Callable[[float], int]) -> int:
+    return rounded(count * int(part[:-1]) / 100) if isinstance(part, str) else part
+
+
+def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dict[str, Any]:
+    """Builds the PodDisruptionBudget of a role."""
+    kept = (
+        {"maxUnavailable": budget.replicas}
+        if budget.min_available is None
+        else {"minAvailable": budget.min_available}
+    )
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
+        "spec": {
+            **kept,
+            # All pods: the eviction of any pod leaves its replica unavailable.
+            "selector": {"matchLabels": role_labels(plan, role.args)},
+            "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
+        },
+    }

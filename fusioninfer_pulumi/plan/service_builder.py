@@ -1,0 +1,81 @@
+"""Builds a service: from its spec to everything that its Kubernetes objects are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_shape import service_shape
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import choose_epp_intent
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
+from fusioninfer_pulumi.operations.operations import plan_operations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.pods.build_pods import build_pods, contexts
+from fusioninfer_pulumi.pods.model_cache import plan_model_cache
+from fusioninfer_pulumi.pods.pod import Context, RolePods
+from fusioninfer_pulumi.pods.pod_metadata import add_pod_metadata
+from fusioninfer_pulumi.pods.probes_and_shutdown import add_model_size
+from fusioninfer_pulumi.routing.routing_plan import Routing, plan_routing
+from fusioninfer_pulumi.topology.gang import plan_gangs
+from fusioninfer_pulumi.topology.role_plan import plan_role
+
+
+@dataclass(frozen=True)
+class BuiltService:
+    """A service as it was built, for the checks.
+
+    Attributes:
+        args: The spec.
+        plan: The plan, without findings.
+        pods: The pods of each role that runs any, with what they were built from.
+        findings: What could not be built, or was decided on the way.
+    """
+
+    args: InferenceServiceArgs
+    plan: ServicePlan
+    pods: tuple[tuple[Context, RolePods], ...]
+    findings: tuple[Finding, ...]
+
+
+def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltService:
+    """Builds one service; `name` is its Kubernetes name if the spec has none."""
+    service = args.name or name or ""
+    meta = ServiceMeta(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+    )
+    args = add_pod_metadata(add_model_size(args))
+    findings: list[Finding] = []
+    shape = service_shape(args)
+    intent = choose_epp_intent(args.roles, shape, args.image_registry) if shape.routers else None
+    built = []
+    for ctx in contexts(meta, args, shape, intent):
+        pods, problems = build_pods(ctx)
+        built.append((ctx, pods))
+        findings += problems
+    roles = tuple(plan_role(ctx, pods, shape.layout, args.groups) for ctx, pods in built)
+    gangs = plan_gangs(service, roles, args.scheduling_strategy, shape, args.groups)
+    routing: Routing | None = None
+    if intent is not None:
+        routing, problems = plan_routing(service, args, shape, roles, intent)
+        findings += problems
+    plan = ServicePlan(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+        roles=roles,
+        routing=routing,
+        groups=args.groups,
+        gangs=gangs,
+        shape=shape,
+        rollout=args.rollout,
+        wait=args.wait,
+        findings=(),
+        operations=plan_operations(service, args, roles, routing),
+        model=plan_model_cache(service, args),
+    )
+    return BuiltService(args, plan, tuple(built), tuple(findings))

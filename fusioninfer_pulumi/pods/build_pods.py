@@ -1,0 +1,173 @@
+"""Builds the pods of a role: what its spec decides, then what is done to the user's templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_families import DEFAULT_PD_IMAGE, find_family
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
+from fusioninfer_pulumi.engines.engine_commands import find_serving_container, serving_port
+from fusioninfer_pulumi.engines.launchers import choose_launcher
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
+from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.pods.devices import device_claims, rdma
+from fusioninfer_pulumi.pods.env_variables import environment, tracing
+from fusioninfer_pulumi.pods.kv_cache_offloading import kv_offloading
+from fusioninfer_pulumi.pods.kv_cache_transfer import kv_addresses, kv_transfer
+from fusioninfer_pulumi.pods.model_files import model, model_files
+from fusioninfer_pulumi.pods.multi_node import (
+    declared_ports,
+    launch,
+    parallelism,
+    read_engine,
+    split,
+    worker_trim,
+)
+from fusioninfer_pulumi.pods.pd_sidecar import sidecar
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pairing, Pass, Pod, RolePods
+from fusioninfer_pulumi.pods.pod_metadata import pod_labels, scheduling, spread
+from fusioninfer_pulumi.pods.probes_and_shutdown import graceful_shutdown, health
+from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE
+from fusioninfer_pulumi.schemas.schema_check import normalize_part
+
+_REVISION_LENGTH = 10
+
+#: What is done to the user's templates, in this order.
+PASSES: tuple[Pass, ...] = (
+    # What the user could have written into each of the templates.
+    model,
+    device_claims,
+    rdma,
+    parallelism,  # workers without a command take their leader's, with the model in it
+    kv_offloading,  # the sizes say how many engines share a pod's memory
+    split,
+    # The command lines. Nothing reads them once a launcher has put them into a script.
+    kv_transfer,
+    tracing,
+    read_engine,
+    launch,
+    # What stands beside the command lines.
+    kv_addresses,
+    declared_ports,
+    health,
+    worker_trim,
+    graceful_shutdown,
+    environment,
+    scheduling,
+    pod_labels,
+    sidecar,  # does not get the variables of `environment`
+    spread,
+)
+
+
+def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Builds the pods of a role once, by all passes."""
+    pods, findings = ctx.written, []
+    for add_feature in PASSES:
+        pods, problems = add_feature(pods, ctx)
+        findings += problems
+    for pod in pods.each:
+        pods = pods.put(replace(pod, template=normalize_part(pod.template, POD_TEMPLATE)))
+    templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
+    text = json.dumps(replace_outputs(templates), sort_keys=True, ensure_ascii=False)
+    revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
+    return replace(pods, engine_command=pods.command, revision=revision), findings
+
+
+def contexts(
+    meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
+) -> list[Context]:
+    """The context of each role that runs pods; `intent` is the router's, None without one."""
+    roles = [
+        (position, role, written_pods(position, role))
+        for position, role in enumerate(args.roles)
+        if role.component_type is not ComponentType.ROUTER
+    ]
+    pairing = _pairing(shape, roles, intent)
+    files = model_files(meta.service, args.model) if args.model is not None else None
+    return [
+        Context(
+            meta=meta,
+            position=position,
+            role=role,
+            written=written,
+            nodes=role.nodes,
+            launcher=_launcher(role, written),
+            model=args.model,
+            files=files,
+            pairing=pairing if role.component_type in PAIRED else None,
+            tracing=args.tracing,
+            shape=shape,
+        )
+        for position, role, written in roles
+    ]
+
+
+def written_pods(position: int, role: RoleArgs) -> RolePods:
+    """The pods of a role as the user wrote them."""
+    fields = {"template": role.template, "leaderTemplate": role.leader_template}
+    field, leader = next(
+        (name, template) for name, template in fields.items() if template is not None
+    )
+    name = str(find_serving_container(leader, role.container)["name"])
+    pods = RolePods(Pod(("roles", position, field), leader, leader, name, leads=True))
+    worker = role.worker_template
+    if worker is None:
+        return pods
+    name = str(find_serving_container(worker, role.container or name)["name"])
+    path = ("roles", position, "workerTemplate")
+    return pods.put(Pod(path, worker, worker, name, leads=False, commands=pods.leader.commands))
+
+
+def _launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
+    if role.nodes == 1:
+        return None
+    if role.multinode is not None and role.multinode.launcher is not None:
+        return role.multinode.launcher
+    command = pods.leader.command
+    split = role.parallelism if command.engine is not None else None
+    worker = pods.worker
+    # Two templates, or with `parallelism` two commands, are launched as they are written.
+    if worker is not None and (split is None or worker.has_command):
+        return Launcher.NONE
+    copies = split.data if split is not None else None
+    return choose_launcher(command.engine, role.nodes, copies)
+
+
+def _pairing(
+    shape: ServiceShape,
+    roles: Sequence[tuple[int, RoleArgs, RolePods]],
+    intent: EppIntent | None,
+) -> Pairing | None:
+    """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
+    if intent is None or not shape.is_prefill_decode or not intent.pairs:
+        return None
+    _, family, _ = choose_epp_image(
+        (), shape.routers[0].endpoint_picker or EndpointPickerArgs(), intent
+    )
+    if family is None:
+        # The router's plan refuses the image, and pods are built for the default endpoint picker.
+        family = find_family(DEFAULT_PD_IMAGE)
+        assert family is not None, "the default image is in the table"
+    if family.sidecar_image is None:
+        return None
+    prefillers = [
+        (role, written.leader)
+        for _, role, written in roles
+        if role.component_type is ComponentType.PREFILLER
+    ]
+    role, leader = prefillers[0]
+    return Pairing(
+        family=family,
+        port=serving_port(leader.container, leader.command, role.port),
+        prefill_https=any(pods.command.serves_https for _, pods in prefillers),
+        registry=intent.registry,
+    )

@@ -1,0 +1,91 @@
+"""Variables of containers: for tracing, and those that a container's controller would set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fusioninfer_pulumi.api.monitoring import TracingArgs
+from fusioninfer_pulumi.engines.engine import UNSUPPORTED_BY_ENGINE, Argument
+from fusioninfer_pulumi.findings import Finding, info
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.containers import add_env
+from fusioninfer_pulumi.pods.pod import Context, RolePods
+
+
+def environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Adds variables to every container of the pods.
+
+    They stand before the container's own variables, which may refer to them, and behind those of
+    LeaderWorkerSet, which its webhook puts first.
+    """
+    if ctx.role.environment is None:
+        return pods, []
+    for pod in pods.each:
+        fields = {
+            key: [_with_kthena_variables(container) for container in pod.spec[key]]
+            for key in ("initContainers", "containers")
+            if pod.spec.get(key)
+        }
+        pods = pods.put(pod.with_spec(**fields))
+    return pods, []
+
+
+def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
+    variables = list(container.get("env") or ())
+    names = {variable.get("name") for variable in variables}
+    added = [
+        {"name": name, "value": value}
+        for name, value in labels.KTHENA_ENVIRONMENT.items()
+        if name not in names
+    ]
+    return {**container, "env": [*added, *variables]}
+
+
+def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
+    """Variables of a program that traces under a name (`service.name`).
+
+    They are OpenTelemetry's own. Pickers of all families read them the same way: they print spans
+    unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/telemetry.go`).
+    """
+    plain = "true" if args.endpoint.startswith("http://") else "false"
+    values = {
+        "OTEL_SERVICE_NAME": name,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": args.endpoint,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": plain,
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": f"{args.sampling:g}",
+    }
+    return tuple({"name": key, "value": value} for key, value in values.items())
+
+
+def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Sets an engine's tracing flag and variables."""
+    args = ctx.tracing
+    if args is None or not args.engines:
+        return pods, []
+    engine = pods.command.engine
+    flag = engine.tracing_flag if engine is not None else None
+    if flag is None:
+        name = engine.name if engine is not None else "the program"
+        note = info(
+            UNSUPPORTED_BY_ENGINE,
+            ctx.at(),
+            f"{name} is not told to trace: the library knows no flags for that; write them into "
+            "the arguments, or set tracing.engines to false",
+        )
+        return pods, [note]
+    variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
+    for pod in pods.each:
+        traced, problems = pod.with_arguments(
+            [Argument((flag,), (args.endpoint,), replaces=True)],
+            f"{flag} cannot be set in it",
+            instead=", or set tracing.engines to false",
+        )
+        if problems and pod.leads:
+            return pods, problems
+        # A worker may run nothing but ray.
+        pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
+    return replace(pods, traced=True), []

@@ -1,0 +1,129 @@
+"""KV cache offloading: engine arguments, memory and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.api.kv_offloading import (
+    KvCacheOffloadingArgs,
+    SecondaryTierArgs,
+    offloading_findings,
+)
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.engines.engine import Offloading
+from fusioninfer_pulumi.findings import Finding, error, errors
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
+
+#: Resource that volumes on the node's disk take.
+DISK = "ephemeral-storage"
+
+
+def offloading_of(role: RoleArgs) -> Offloading | None:
+    """What a role's engines offload their KV cache to.
+
+    None where nothing is offloaded, or where the tiers were refused already.
+    """
+    args = role.kv_cache_offloading
+    if args is None or any(offloading_findings((), args)):
+        return None
+    claims = [tier.file_system.pvc for tier in args.secondary]
+    return Offloading(
+        cpu=int(quantity.parse(args.cpu)),
+        eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
+        # As KServe mounts them.
+        folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
+        # An existing claim keeps what another process wrote.
+        shared=any(claim is not None and claim.ref is not None for claim in claims),
+    )
+
+
+def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Gives the pods room for what is offloaded, and the engine its arguments.
+
+    Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
+    transfer.
+    """
+    args, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
+    if args is None or wanted is None:
+        return pods, []
+    at, command = ctx.at("kvCacheOffloading"), pods.command
+    engine = command.engine
+    if engine is None:
+        message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
+        return pods, [error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself")]
+    decodes = ctx.role.component_type is ComponentType.DECODER
+    offload = engine.kv_cache.offload(command, wanted, ctx.nodes, decodes=decodes)
+    findings = [finding.under(*at) for finding in offload.findings]
+    for pod in pods.each:
+        for index, folder in enumerate(wanted.folders):
+            tier = f"kvCacheOffloading.secondary[{index}] is mounted; remove it"
+            findings += pod.taken([folder], tier)
+    if errors(findings):
+        return pods, findings
+    variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
+    for pod in pods.each:
+        configured, problems = pod, list[Finding]()
+        if offload.arguments and (pod.leads or pod.command.engine is engine):
+            subject = "the hierarchical cache cannot be set in it"
+            configured, problems = pod.with_arguments(offload.arguments, subject)
+        if problems:
+            findings += problems
+            continue
+        configured = configured.with_container(lambda container: add_env(container, variables))
+        built = _with_tiers(configured, args, wanted.folders)
+        if offload.in_shared_memory:
+            built = built.with_shared_memory(shared_memory_limit(ctx.role))
+        pods = pods.put(built)
+    return replace(pods, offload=offload), findings
+
+
+def shared_memory_limit(role: RoleArgs) -> str | None:
+    """Size that a role asks for at /dev/shm."""
+    return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
+
+
+def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
+    """The pod with the tiers behind the host memory."""
+    volumes, mounts = [], []
+    for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
+        name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
+        source, mount = _source(tier)
+        volumes.append({"name": name, **source})
+        mounts.append({"name": name, "mountPath": folder, **mount})
+
+    def with_tiers(container: Mapping[str, Any]) -> Mapping[str, Any]:
+        built = add_mounts(container, mounts)
+        disk = sum_disk(args)
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        # Without a request Kubernetes asks for the limit, which has room for the tiers.
+        if disk and (DISK in requests or DISK not in limits):
+            asked = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
+            built["resources"] = {**resources, "requests": {**requests, DISK: asked}}
+        return built
+
+    return pod.with_container(with_tiers).add_volumes(volumes)
+
+
+def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The volume of a tier, and what its mount says beside its path."""
+    disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
+    if disk is not None:
+        return {"emptyDir": {"sizeLimit": disk.size}}, {}
+    assert claim is not None, "a tier has one of the two"
+    if claim.ref is not None:
+        source = {"persistentVolumeClaim": {"claimName": claim.ref.name}}
+        return source, {} if claim.ref.path is None else {"subPath": claim.ref.path}
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": dict(claim.spec or {})}}}, {}
+
+
+def sum_disk(args: KvCacheOffloadingArgs) -> Decimal:
+    """Bytes on the node's disk that the tiers take."""
+    disks = (tier.file_system.empty_dir for tier in args.secondary)
+    return sum((quantity.parse(disk.size) for disk in disks if disk is not None), Decimal(0))

@@ -1,0 +1,324 @@
+"""The model of a role: engine arguments, volumes, fetching containers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.model import (
+    FETCHER_USER,
+    CacheArgs,
+    Fetch,
+    ModelArgs,
+    ModelSource,
+    S3Args,
+    parse_model_uri,
+)
+from fusioninfer_pulumi.api.role import Launcher
+from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.served_model import (
+    ServedModel,
+    build_model_arguments,
+    check_model_arguments,
+)
+from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
+from fusioninfer_pulumi.kube.object_metadata import Manifest
+from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
+
+_LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
+
+#: Variables of huggingface_hub: the folder of its downloads, and its token.
+HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
+
+_VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
+
+
+def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
+    """Decides where everything lies; None for a source that cannot be read."""
+    source = parse_model_uri(model.uri)
+    if source is None:
+        return None
+    files = ModelFiles(model.mount_path)
+    warm = model.cache is not None and model.cache.warm_up
+    if model.cache is not None:
+        claim = {"claimName": cache_claim(service, model.cache)}
+        files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
+        if not model.cache.mount_model:
+            files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
+    by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
+    if by_engine:
+        files.model, files.revision = source.place, source.revision
+        if model.cache is not None:
+            files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
+    elif source.scheme in ("pvc", "oci"):
+        _mount(files, _VOLUME, source, model.mount_path)
+        if model.path is not None:
+            files.model = f"{model.mount_path}/{model.path}"
+    elif warm and model.cache is not None:
+        files.model = _warmed(files, source, model.cache, model.mount_path)
+    else:
+        files.volumes[_VOLUME] = {"emptyDir": {}}
+        files.mounts.append({"name": _VOLUME, "mountPath": model.mount_path, "readOnly": True})
+        writable = {"name": _VOLUME, "mountPath": model.mount_path}
+        files.fetched.append((source.fetched, model.mount_path, writable))
+    engine_fetches = by_engine
+    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
+        adapter_source = parse_model_uri(adapter.uri)
+        if adapter_source is None:
+            continue
+        place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
+        files.adapters[adapter.name] = place
+        engine_fetches = engine_fetches or not place.startswith("/")
+    if engine_fetches and model.token_secret is not None:
+        files.env.append(token_variable(model))
+    return files
+
+
+def token_variable(model: ModelArgs) -> Manifest:
+    """The variable with the token for Hugging Face; `token_secret` must be set."""
+    secret = model.token_secret
+    assert secret is not None, "asked only where there is one"
+    reference = {"name": secret.name, "key": secret.key}
+    return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
+
+
+def cache_claim(service: str, cache: CacheArgs) -> Any:
+    """Name of the claim of a cache: an existing one, which may be an Output, or the service's."""
+    if cache.claim_name is not None or cache.storage is None:
+        return cache.claim_name or ""
+    modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
+    storage_class = replace_outputs(cache.storage.storage_class_name)
+    immutable = f"{storage_class or ''} {modes}"
+    return object_names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
+
+
+def _adapter(
+    files: ModelFiles,
+    model: ModelArgs,
+    source: ModelSource,
+    name: str,
+    index: int,
+    *,
+    by_engine: bool,
+) -> str:
+    root = f"{model.mount_path}-adapters"
+    path = f"{root}/{_slug(name)}"
+    if source.scheme == "hf" and source.revision is None and by_engine:
+        return source.place  # the engine fetches it like its model; it takes no revision
+    if source.scheme in ("pvc", "oci"):
+        _mount(files, f"model-adapter-{index}", source, path)
+        return path
+    if model.cache is not None and model.cache.warm_up:
+        return _warmed(files, source, model.cache, path)
+    files.volumes[_ADAPTERS] = {"emptyDir": {}}
+    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": _slug(name)}
+    files.mounts.append({**shared, "readOnly": True})
+    files.fetched.append((source.fetched, path, shared))
+    return path
+
+
+def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> None:
+    mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
+    if source.scheme == "pvc":
+        # Other pods may write to the claim; nothing is written through this mount.
+        files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.place}}
+        if source.path:
+            mount["subPath"] = source.path
+    else:
+        files.images = True
+        files.volumes[volume] = {"image": {"reference": source.place}}
+    files.mounts.append(mount)
+
+
+def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
+    read_only = {"readOnly": True} if cache.warm_up and cache.read_only else {}
+    return {"name": _CACHE, "mountPath": path, **read_only}
+
+
+def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
+    """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
+    # Each source and revision has a folder: a new one is fetched beside the one in use. A folder
+    # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
+    # name.
+    form = " mounted" if cache.mount_model else ""
+    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+    name = f"{_slug(source.place)}-{digest}"
+    folder = f"{cache.mount_path}/{name}"
+    if (source.fetched, folder) not in files.warmed:
+        files.warmed.append((source.fetched, folder))
+    if not cache.mount_model:
+        return folder
+    files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
+    return mounted
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "x"
+
+
+#: Names of the containers that download files begin with it.
+FETCHER_PREFIX = "fetch-model-"
+_REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    # Explicit, because a pod that runs its engine as root would pass that on.
+    "runAsUser": FETCHER_USER,
+    "runAsGroup": FETCHER_USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def fetch_container(
+    model: ModelArgs,
+    name: str,
+    command: Sequence[str],
+    sources: Sequence[tuple[str, str]],
+    mounts: list[Manifest],
+) -> Manifest:
+    """Builds a container that fetches each source into its folder, where it mounts a volume.
+
+    The model's credentials become variables that name Secrets.
+    """
+    env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
+    return {
+        "name": name,
+        "image": model.fetcher.image,
+        "command": list(command),
+        "args": [word for pair in sources for word in pair],
+        **({"env": env} if env else {}),
+        "resources": dict(model.fetcher.resources or _REQUESTS),
+        "securityContext": dict(model.fetcher.security_context or _SECURITY),
+        "volumeMounts": mounts,
+    }
+
+
+def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
+    """Variables by which KServe's storage-initializer and others like it find their credentials."""
+    env = [dict(variable) for variable in model.fetcher.env]
+    if model.token_secret is not None and "hf" in schemes:
+        env.append(token_variable(model))
+    s3 = model.s3 if "s3" in schemes else S3Args()
+    if s3.secret_name is not None:
+        for variable, key in (
+            ("AWS_ACCESS_KEY_ID", s3.access_key_id_key),
+            ("AWS_SECRET_ACCESS_KEY", s3.secret_access_key_key),
+        ):
+            reference = {"name": s3.secret_name, "key": key}
+            env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+    plain = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_DEFAULT_REGION": s3.region}
+    env += [{"name": name, "value": value} for name, value in plain.items() if value is not None]
+    return env
+
+
+def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Mounts or downloads the model's files, and names the model in the engine's arguments."""
+    if ctx.model is None or ctx.files is None:
+        return pods, []
+    wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
+    findings: list[Finding] = []
+    for pod in pods.each:
+        taken = list(
+            pod.taken(
+                [mount["mountPath"] for mount in ctx.files.mounts],
+                "the model's files are mounted; remove it, or set model.mountPath "
+                "(cache.mountPath for a cache)",
+                ctx.files.env,
+                "the service's model",
+            )
+        )
+        findings += taken
+        if taken:
+            continue
+        built, multinode = pod, ctx.role.multinode
+        # Workers of a template of their own may run the engine, too: ray's only join a cluster.
+        starts_engine = pod.command.engine is not None and (
+            pod.has_command
+            or (
+                multinode is not None
+                and multinode.launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+            )
+        )
+        if pod.leads or starts_engine:
+            built, problems = _served(pod, wanted)
+            findings += problems
+        pods = pods.put(_with_files(built, ctx.model, ctx.files))
+    return pods, findings
+
+
+def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
+    limits: dict[str, int] = {}
+    if model.lora is not None:
+        limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
+    default = None
+    if files.model.startswith("/"):  # the engine would serve it under its path
+        hub = model.uri.startswith("hf://")
+        default = model.uri[len("hf://") :].partition("@")[0].partition(":")[0] if hub else service
+    return ServedModel(
+        model=files.model,
+        revision=files.revision,
+        name=model.name,
+        default_name=default,
+        adapters=files.adapters,
+        limits=limits,
+    )
+
+
+def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
+    """Adds the arguments that name the model."""
+    command = pod.command
+    if command.engine is None:
+        what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
+        return pod, [
+            warning(
+                ENGINE_UNKNOWN,
+                pod.command_path,
+                "the container's program is neither vLLM nor SGLang: it is not told which model to "
+                f"serve, which has to be {what}",
+            )
+        ]
+    refused = check_model_arguments(command, command.engine, wanted)
+    check_size_arguments = [finding.at(*pod.command_path) for finding in refused]
+    if check_size_arguments:
+        return pod, check_size_arguments
+    arguments, positional = build_model_arguments(command, command.engine, wanted)
+    if positional is None and not missing(command, arguments):
+        return pod, []
+    return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
+
+
+def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
+    spec = pod.spec
+    volume = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
+    mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
+    added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
+    fields: dict[str, Any] = {}
+    if files.fetched:
+        everybody = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        fetchers = [
+            fetch_container(
+                model,
+                choose_free_name(f"{FETCHER_PREFIX}{index}", everybody),
+                model.fetcher.command,
+                [(source, folder)],
+                [{**mount, "name": volume[mount["name"]]}],
+            )
+            for index, (source, folder, mount) in enumerate(files.fetched)
+        ]
+        fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
+    if model.image_pull_secrets:
+        existing = list(spec.get("imagePullSecrets") or ())
+        names = {secret.get("name") for secret in existing}
+        more = [{"name": name} for name in model.image_pull_secrets if name not in names]
+        fields["imagePullSecrets"] = [*existing, *more]
+    mounting = pod.with_container(
+        lambda container: add_mounts(add_env(container, files.env), mounts)
+    )
+    return mounting.with_spec(**fields).add_volumes(added)

@@ -1,0 +1,165 @@
+"""How the pods of a replica start together: sizes, workers' template, launchers' commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fusioninfer_pulumi.api.engine import ParallelismArgs
+from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
+from fusioninfer_pulumi.engines import launchers
+from fusioninfer_pulumi.engines.accelerator_checks import check_size_arguments
+from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.engine_commands import serving_port
+from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT, LaunchError
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
+from fusioninfer_pulumi.kube.containers import add_env, field_variable
+from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+
+WORKER_COMMAND_LOST = Rule("worker-command-lost")
+OUTPUT_IN_COMMAND = Rule("output-in-command")
+
+#: Fields that the serving container of a worker pod does not get: it serves nothing.
+LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
+
+#: Launchers that write a container's command line.
+WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+
+
+def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Adds the arguments of the sizes, and the leader's address where a launcher needs it."""
+    if ctx.launcher is Launcher.DATA_PARALLEL:
+        # The launcher names the leader's address, also to the leader itself.
+        address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
+        leader = pods.leader.with_container(lambda container: add_env(container, [address]))
+        pods = pods.put(leader)
+    if ctx.role.parallelism is None:
+        return pods, []
+    at = ctx.at("parallelism")
+    args, command = ctx.role.parallelism, pods.command
+    if command.engine is None:
+        message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
+        message = f"{message}; write the arguments yourself, with multinode"
+        return pods, [error(ENGINE_UNKNOWN, at, message)]
+    findings: list[Finding] = []
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+    launcher = explicit or ctx.launcher
+    sizes = _sizes(args, ctx.nodes, launcher)
+    for pod in pods.each:
+        if pod.leads or launcher is not Launcher.RAY:
+            completed, problems = _completed(pod, pods.leader, sizes, launcher)
+            pods = pods.put(completed)
+            findings += problems
+    return pods, findings
+
+
+def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> ParallelismArgs:
+    local = None
+    if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
+        local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and local is None:
+        local = args.data_local or args.data  # vLLM asks for it
+    port = args.data_rpc_port if nodes > 1 else None
+    return args.model_copy(update={"data_local": local, "data_rpc_port": port})
+
+
+def _completed(
+    pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
+) -> tuple[Pod, list[Finding]]:
+    if not pod.leads and not pod.has_command:
+        # It runs the leader's command line, which is complete already.
+        run = leader.container
+        return pod.with_fields(**{key: run[key] for key in ("command", "args") if key in run}), []
+    command = pod.command
+    if command.engine is None:
+        return pod, []  # a worker with some other command of its own
+    wanted = command.engine.size_arguments(sizes)
+    refused = check_size_arguments(command, wanted, expert=sizes.expert)
+    problems = [finding.at(*pod.command_path) for finding in refused]
+    if problems:
+        return pod, problems
+    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
+    added = missing(command, [*wanted.values(), *in_ray])
+    if not added:
+        return pod, []
+    text = " ".join(word for argument in added for word in argument.words)
+    return pod.with_arguments(added, f"{text} cannot be added to it")
+
+
+def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Gives the workers a template of their own, where a replica has workers."""
+    if ctx.nodes == 1:
+        return replace(pods, worker=None), []
+    return replace(pods, worker=pods.worker or replace(pods.leader, leads=False)), []
+
+
+def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Keeps the engine's command line, which a launcher may hide in a script, and its port."""
+    command = pods.command
+    port = serving_port(pods.leader.container, command, ctx.role.port)
+    port = pods.kv.pool_port if pods.kv is not None else port
+    return replace(pods, engine_command=command, port=port), []
+
+
+def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Lets the launcher write the command lines of a replica of several pods."""
+    leader, worker = pods.leader, pods.worker
+    findings = []
+    if leader.user_command.engine is not None or ctx.launcher in WRAPPING:
+        # Arguments that must be quoted or checked have to be known.
+        findings = [
+            error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
+            for key in ("command", "args")
+            if has_output(leader.own.get(key))
+            for at in output_paths(leader.own[key], (*leader.container_path, key))
+        ]
+    if ctx.launcher not in WRAPPING or worker is None or findings:
+        return pods, findings
+    # A worker that exits before the ray head is up would restart its group forever.
+    retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+    try:
+        edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, leads=True)
+        pods = pods.put(leader.with_command(edited))
+        # The arguments that passes added to it are for the engine, which runs on the leader.
+        explicit = worker.own.get("command") or worker.own.get("args")
+        if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and explicit:
+            message = (
+                "would be lost: launcher ray starts ray on the workers; remove the command, or use "
+                "launcher: none and write both commands"
+            )
+            return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
+        edited = launchers.launch(worker.command, ctx.launcher, ctx.nodes, leads=False, retry=retry)
+        return pods.put(worker.with_command(edited)), []
+    except LaunchError as problem:
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
+
+
+def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Declares the ports of the leader's ray head and of ranks that have their own.
+
+    A PodMonitor finds only declared ports.
+    """
+    existing = pods.leader.container.get("ports") or ()
+    declared, ports = {port.get("containerPort") for port in existing}, list(existing)
+    if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
+        taken = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
+    if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+        wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+        ports += [{"containerPort": port} for port in wanted if port not in declared]
+    return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
+
+
+def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
+    """Takes from workers of the leader's template what only those need that serve.
+
+    A template of their own is what their user wants of them.
+    """
+    worker = pods.worker
+    if worker is None or worker.path != pods.leader.path:
+        return pods, []
+    trimmed = worker.with_container(
+        lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
+    )
+    return pods.put(trimmed), []

@@ -1,0 +1,274 @@
+"""The sidecar of a decode pod, and its rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
+from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
+    HEALTH_PATH,
+    USER,
+    SidecarRelease,
+    choose_sidecar_family,
+    find_sidecar_release,
+    is_sidecar,
+    protocol,
+)
+from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
+from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.containers import choose_free_name, field_variable, mirrored
+from fusioninfer_pulumi.kube.object_metadata import (
+    Manifest,
+    ServiceMeta,
+    granted_role,
+    service_account,
+)
+from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
+
+SIDECAR_PROTOCOL = Rule("sidecar-protocol")
+#: Variable of the sidecar that holds the pods' namespace, which may be an Output.
+NAMESPACE_ENV = "NAMESPACE"
+#: A proxy of streams needs little, whatever the model is.
+REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+_SECURE = "--secure-proxy"
+# Flag for the number of ports that it listens on, from its own on; each leads to a rank.
+_RANKS = "--data-parallel-size"
+
+
+def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
+    """Name of a container that the user brought as a sidecar, None when there is none.
+
+    It is a known sidecar, or listens on the pool's port.
+    """
+    spec = template.get("spec") or {}
+    beside = [
+        container for container in spec.get("containers") or () if container.get("name") != serving
+    ]
+    # An init container that ends before the engine starts listens on nothing.
+    beside += [
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    ]
+    for container in beside:
+        ports = [port.get("containerPort") for port in container.get("ports") or ()]
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        texts = [word for word in words if isinstance(word, str)]
+        listens = port in ports or integer(get_flag_value(texts, "--port")) == port
+        if is_sidecar(container) or listens:
+            return str(container["name"])
+    return None
+
+
+def plan_sidecar(
+    args: SidecarArgs,
+    ctx: Context,
+    command: EngineCommand,
+    setup: KvConnector | None,
+    spec: Mapping[str, Any],
+    ports: tuple[int, int],
+) -> tuple[SidecarPlan, list[Finding]]:
+    """Plans the sidecar of a paired role whose leaders have a spec; the ports are pool's, engine's.
+
+    The setup says how the engine hands its KV cache over.
+    """
+    pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
+    assert pairing is not None, "only paired roles have a sidecar"
+    findings: list[Finding] = []
+    family = choose_sidecar_family(args.image, args.family, pairing.family)
+    if isinstance(family, Finding):
+        findings.append(family.under(*at))
+        family = pairing.family
+    release = find_sidecar_release(family)
+    assert release is not None, "only families with a sidecar are wired"
+    chosen, problems = _protocol(args, family, release, command, setup, (*at, "connector"))
+    findings += problems
+    words = tuple(args.args or ())
+    secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
+    listen, engine = ports
+    arguments = [
+        f"--port={listen}",
+        f"--{release.port_flag}={engine}",
+        f"--kv-connector={chosen}",
+    ]
+    if not has_flag(words, _SECURE):
+        # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
+        arguments.append(f"{_SECURE}=false")
+    ranks = command.rank_ports
+    stated = integer(get_flag_value(words, _RANKS))
+    if ranks > 1 and stated is None:
+        arguments.append(f"{_RANKS}={ranks}")
+    stages = ["prefiller"] * pairing.prefill_https + ["decoder"] * command.serves_https
+    if stages:
+        arguments.append(f"--enable-tls={','.join(stages)}")
+    if command.serves_https:
+        # On the pod's own loopback no other host can be impersonated.
+        arguments.append("--tls-insecure-skip-verify=decoder")
+    account = None
+    explicit = spec.get("serviceAccountName")
+    if release.reads_pool and args.ssrf_protection is not False:
+        account = explicit or object_names.sidecar(ctx.meta.service)
+        pool = object_names.inference_pool(ctx.meta.service)
+        arguments += [
+            "--enable-ssrf-protection=true",
+            f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
+        ]
+    plan = SidecarPlan(
+        image=args.image or mirrored(str(family.sidecar_image), pairing.registry),
+        arguments=(*arguments, *words),
+        port=listen,
+        https=secure,
+        rank_ports=stated or ranks,
+        resources=args.resources if args.resources is not None else REQUESTS,
+        account=account,
+        own_account=bool(explicit),
+        family=family,
+    )
+    return plan, findings
+
+
+def _protocol(
+    args: SidecarArgs,
+    family: EppFamily,
+    release: SidecarRelease,
+    command: EngineCommand,
+    setup: KvConnector | None,
+    at: Location,
+) -> tuple[str, list[Finding]]:
+    chosen = args.connector.value if args.connector is not None else None
+    if chosen is None and command.engine is not None:
+        chosen = command.engine.sidecar_protocol
+    if chosen is None and setup is not None:
+        chosen = protocol(setup.names)
+        if chosen is None:
+            message = (
+                f"no protocol of the sidecar is known to fit {setup.name}, so it speaks "
+                f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
+            )
+            return release.connectors[0], [warning(SIDECAR_PROTOCOL, at, message)]
+    chosen = chosen or release.connectors[0]
+    if chosen not in release.connectors:
+        message = (
+            f"the sidecar of {family.name} does not speak {chosen}, only "
+            f"{', '.join(release.connectors)}"
+        )
+        return chosen, [error(SIDECAR_PROTOCOL, at, message)]
+    return chosen, []
+
+
+#: Name of the sidecar's container.
+SIDECAR = "pd-sidecar"
+# Folder with the token of the pod's ServiceAccount in every container, unless something else is
+# mounted there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
+_NO_TOKEN = "no-token"  # noqa: S105  # a volume
+_TOKEN = "sidecar-token"  # noqa: S105  # a volume
+_TOKEN_SECONDS = 3607  # as in the volume that the API server would add
+
+
+def sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
+    """Adds the sidecar to the leader.
+
+    It stands last, so that nothing starts before the model is loaded that other init containers
+    bring; as an init container that goes on, it ends only after the engine has answered what was
+    under way.
+    """
+    planned = pods.kv.sidecar if pods.kv is not None else None
+    if planned is None:
+        return pods, []
+    spec, built = pods.leader.spec, dict[str, Any]()
+    mounts: list[Manifest] = []
+    token = _token(spec, planned)
+    if token is not None:
+        mounts = [{"name": token["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
+        built["volumes"] = [*(spec.get("volumes") or ()), token]
+    if planned.account is not None and not planned.own_account:
+        built["serviceAccountName"] = planned.account
+        # Only the sidecar uses the account, so only it gets the token.
+        built["automountServiceAccountToken"] = False
+    existing = spec.get("initContainers") or ()
+    built["initContainers"] = [*existing, _container(planned, mounts)]
+    return pods.put(pods.leader.with_spec(**built)), []
+
+
+def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
+    env = [field_variable("POD_IP", "status.podIP")]
+    if planned.account is not None:
+        env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
+    scheme = {"scheme": "HTTPS"} if planned.https else {}
+    return {
+        "name": SIDECAR,
+        "image": planned.image,
+        "restartPolicy": "Always",
+        "args": list(planned.arguments),
+        "env": env,
+        "ports": [
+            {"name": object_names.SIDECAR_PORT, "containerPort": planned.port},
+            *({"containerPort": port} for port in planned.ports[1:]),
+        ],
+        # This probe shows that the sidecar listens. The engine has a probe of its own.
+        "readinessProbe": {
+            "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
+            "periodSeconds": 10,
+        },
+        "resources": dict(planned.resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            # Explicit, because a pod that runs its engine as root would pass that on.
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **({"volumeMounts": mounts} if mounts else {}),
+    }
+
+
+def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
+    """What the sidecar finds where a ServiceAccount's token would be.
+
+    A token of its own if it uses one, as the API server would mount it. Else an empty volume: an
+    account's token is mounted into every container, wherever nothing else is.
+    """
+    if planned.account is None:
+        if spec.get("automountServiceAccountToken") is False:
+            return None
+        return {"name": choose_free_name(_NO_TOKEN, spec.get("volumes")), "emptyDir": {}}
+    namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    root = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
+        {"configMap": root},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return {
+        "name": choose_free_name(_TOKEN, spec.get("volumes")),
+        "projected": {"sources": sources},
+    }
+
+
+_READ = ("get", "list", "watch")
+
+
+def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
+    """Builds a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
+
+    A template's own ServiceAccount is bound in place of ours. A sidecar watches the service's pool
+    and the pods that it selects (`pkg/sidecar/proxy/allowlist.go`).
+    """
+    used = {
+        sidecar.account: sidecar.own_account for sidecar in sidecars if sidecar.account is not None
+    }
+    if not used:
+        return
+    name, own_labels = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
+    if not used.get(name, True):
+        yield service_account(meta, name, own_labels)
+    rules = [("", ["pods"], _READ), (object_names.POOL_GROUP, ["inferencepools"], _READ)]
+    yield from granted_role(meta, name, rules, used, own_labels)

@@ -1,0 +1,129 @@
+"""Labels and annotations of pods, and who schedules them where: scheduler, gang and spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
+
+
+def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
+    """Labels by which a role's objects and pods are found."""
+    return {
+        labels.SERVICE: meta.service,
+        labels.COMPONENT_TYPE: role.component_type.value,
+        labels.ROLE_NAME: role.name,
+    }
+
+
+def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Sets scheduler, priority, and the gang, or the annotation of the queue."""
+    annotations: dict[str, str] = {}
+    fields: dict[str, Any] = {
+        "schedulerName": ctx.shape.scheduler,
+        "priorityClassName": ctx.shape.priority_class,
+    }
+    if ctx.shape.needs_gang and ctx.shape.is_native:
+        fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
+    elif ctx.shape.needs_gang:
+        # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
+        annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
+    elif ctx.shape.queue and ctx.shape.scheduler:
+        # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
+        annotations[labels.QUEUE_NAME] = ctx.shape.queue
+    for pod in pods.each:
+        built = pod.with_spec(**{key: value for key, value in fields.items() if value})
+        written = (pod.template.get("metadata") or {}).get("labels") or {}
+        pods = pods.put(_with_metadata(built, written, {**_annotations(pod), **annotations}))
+    return pods, []
+
+
+def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
+    """`schedulingGroup` of the pods of a service, or of a serving group: Kubernetes' own gang."""
+    return {"podGroupName": object_names.pod_group(service, group)}
+
+
+def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Sets the labels of the role; of a template's own metadata nothing else stays."""
+    for pod in pods.each:
+        written = (pod.template.get("metadata") or {}).get("labels") or {}
+        part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
+        paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
+        pod_labels = {**paired, **written, **role_labels(ctx.meta, ctx.role)}
+        pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
+    return pods, []
+
+
+def _annotations(pod: Pod) -> Mapping[str, str]:
+    return (pod.template.get("metadata") or {}).get("annotations") or {}
+
+
+def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
+    metadata = {"labels": pod_labels, **({"annotations": annotations} if annotations else {})}
+    return replace(pod, template={"metadata": metadata, "spec": pod.spec})
+
+
+def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Spreads the leaders of all replicas, of all LeaderWorkerSets."""
+    args = ctx.role.topology_spread
+    if args is None:
+        return pods, []
+    selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
+    added = [
+        {
+            "maxSkew": constraint.max_skew,
+            "topologyKey": constraint.topology_key,
+            "whenUnsatisfiable": constraint.when_unsatisfiable.value,
+            "labelSelector": {"matchLabels": dict(selected)},
+        }
+        for constraint in args
+    ]
+    constraints = pods.leader.spec.get("topologySpreadConstraints") or ()
+    leader = pods.leader.with_spec(topologySpreadConstraints=[*constraints, *added])
+    return pods.put(leader), []
+
+
+def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    """A service whose templates have its pod labels and annotations, and those of their roles.
+
+    A role's value of a key wins over the service's, and a template's over both.
+    """
+
+    def labelled(role: RoleArgs) -> RoleArgs:
+        more = {
+            "labels": {**args.pod_labels, **role.pod_labels},
+            "annotations": {**args.pod_annotations, **role.pod_annotations},
+        }
+        if not any(more.values()):
+            return role
+        if role.component_type is ComponentType.ROUTER:
+            picker = role.endpoint_picker or EndpointPickerArgs()
+            template = _with_more_metadata(picker.template or {}, more)
+            changed = picker.model_copy(update={"template": template})
+            return role.model_copy(update={"endpoint_picker": changed})
+        templates = {
+            name: _with_more_metadata(template, more)
+            for name in ("template", "leader_template", "worker_template")
+            if (template := getattr(role, name)) is not None
+        }
+        return role.model_copy(update=templates)
+
+    return args.model_copy(update={"roles": [labelled(role) for role in args.roles]})
+
+
+def _with_more_metadata(
+    template: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    metadata = dict(template.get("metadata") or {})
+    for key, values in more.items():
+        if values:
+            metadata[key] = {**values, **(metadata.get(key) or {})}
+    return {**template, "metadata": metadata}

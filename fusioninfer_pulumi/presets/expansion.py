@@ -1,0 +1,529 @@
+"""From the spec to the expanded spec: roles without a container get one.
+
+A role has one written where the service has a `model` and its template names no image, or asks for
+an engine. What the user wrote wins: fields of the role, then the template by container name;
+arguments stand beside each other. Everything that is written is noted with where it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from fusioninfer_pulumi.api.availability import StartupArgs, TopologySpreadArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
+from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.engines.argument_tables import parse_release
+from fusioninfer_pulumi.engines.command_flags import canonical, integer
+from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
+from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
+from fusioninfer_pulumi.engines.engine_presets import (
+    CATALOGUE_ENGINE,
+    KEEP_ALIVE_SECONDS,
+    PRESETS,
+    EnginePreset,
+)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
+from fusioninfer_pulumi.kube import durations, quantity
+from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
+from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
+from fusioninfer_pulumi.presets.model_catalogue import catalogue, find_catalogue_model
+from fusioninfer_pulumi.presets.model_layout import (
+    Layout,
+    explain_unknown_model,
+    find_catalogue_layout,
+    layout,
+    model_bytes,
+)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
+
+#: `accelerator` of roles without GPUs.
+CPU = "cpu"
+#: Default cache folder of huggingface_hub in images of both engines, which run as root.
+_HUB_CACHE = "/root/.cache/huggingface"
+#: Where values come from, as `plan --explain` says it.
+USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
+    "user", "model table", "engine release", "capacity", "library default",
+)  # fmt: skip
+
+PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
+PRESET_ARGUMENT_REPLACED = Rule("preset-argument-replaced")
+
+_NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
+#: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.
+_AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
+_NODE = "kubernetes.io/hostname"
+_GIB = 2**30
+_PROCESSORS = 4
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A service whose roles all have templates.
+
+    Attributes:
+        args: The spec; the one that was given where nothing was left out.
+        values: What was written, and where it comes from.
+        engines: The engines of the containers that were written.
+        findings: What could not be written, and where the user contradicts what was.
+        incomplete: Locations of the roles whose containers could not be written.
+    """
+
+    args: InferenceServiceArgs
+    values: tuple[PresetValue, ...] = ()
+    engines: tuple[RoleEngine, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    incomplete: frozenset[Location] = frozenset()
+
+
+def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
+    """Whether the library writes the serving container of a role."""
+    if args.model is None or role.component_type is ComponentType.ROUTER:
+        return False
+    if role.leader_template is not None or role.worker_template is not None:
+        return False
+    if role.template is None or role.engine is not None or args.engine is not None:
+        return True
+    spec = role.template.get("spec") or {}
+    if not spec.get("containers"):
+        return True
+    return "image" not in find_serving_container(role.template, role.container)
+
+
+def expand(args: InferenceServiceArgs) -> Expansion:
+    """Writes the containers that a spec leaves out."""
+    args = _with_mirrored_fetcher(args)
+    model = args.model
+    if model is None or not any(library_generates_container(args, role) for role in args.roles):
+        return Expansion(args)
+    roles: list[RoleArgs] = []
+    values: list[PresetValue] = []
+    engines: list[RoleEngine] = []
+    findings: list[Finding] = []
+    incomplete: set[Location] = set()
+    for position, role in enumerate(args.roles):
+        if not library_generates_container(args, role):
+            roles.append(role)
+            continue
+        written = _Writer(args, model, position, role)
+        roles.append(written.role())
+        values += written.values
+        if "image" not in written.own:
+            engines.append(written.running)
+        findings += [finding for finding in written.findings if finding not in findings]
+        if errors(written.findings):
+            incomplete.add(("roles", position))
+    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
+    expanded = _without(args.model_copy(update=update), "engine")
+    return Expansion(
+        expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
+    )
+
+
+def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    """The spec whose fetcher has its default image from `imageRegistry`."""
+    model, registry = args.model, args.image_registry
+    if model is None or registry is None or "image" in model.fetcher.model_fields_set:
+        return args
+    fetcher = model.fetcher.model_copy(update={"image": mirrored(FETCHER_IMAGE, registry)})
+    return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
+
+
+def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
+    """Timeouts of an update that wait as long as the engines may take to start."""
+    pairs = zip(args.roles, roles, strict=True)
+    longest = max(
+        (
+            compute_startup_seconds(new.startup)
+            for old, new in pairs
+            if new.startup is not old.startup and new.startup is not None
+        ),
+        default=0,
+    )
+    if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
+        return {}
+    timeout = f"{-(-longest // 60) + 10}m"
+    return {
+        name: part.model_copy(update={"timeout": timeout})
+        for name, part in (("wait", args.wait), ("rollout", args.rollout))
+        if "timeout" not in part.model_fields_set
+    }
+
+
+@dataclass
+class _Writer:
+    """Writes one role."""
+
+    args: InferenceServiceArgs
+    model: ModelArgs
+    position: int
+    user_role: RoleArgs
+    values: list[PresetValue] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stated = self.user_role.engine or self.args.engine or EngineArgs()
+        self.engine: Engine = ENGINES[stated.name.value]
+        self.preset: EnginePreset = PRESETS[stated.name.value]
+        self.release = stated.version or self.preset.release
+        default = stated.version is None
+        self.running = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
+        self.model_name = hub_name(self.model.uri) or ""
+        self.bytes = None
+        if self.model.size is None:
+            self.bytes = model_bytes(self.model, self.model_name)
+        self.template: Mapping[str, Any] = self.user_role.template or {}
+        self.spec: Mapping[str, Any] = self.template.get("spec") or {}
+        self.own = self._own_container()
+        self.own_gpus = accelerators({"spec": {"containers": [self.own] if self.own else []}})
+        self.on_cpu = (self.user_role.accelerator or "").lower() == CPU
+        resources = self.own.get("resources") or {}
+        self.on_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
+            _AMD.search(self.user_role.accelerator or "")
+        )
+        pattern = self.preset.image
+        if self.on_cpu:
+            pattern = self.preset.cpu_image or pattern
+        elif self.on_amd:
+            pattern = self.preset.amd_image or pattern
+        self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
+        # A container with the user's own arguments.
+        program = self.own.get("command") or list(self.preset.program)
+        written = {**self.own, "name": self.engine.name, "image": self.image, "command": program}
+        self.command = read_command(written)
+        self.length = integer(self.command.value(self.engine.length_flag))
+
+    def role(self) -> RoleArgs:
+        """The role with its template, and with the fields that follow."""
+        role = self.user_role
+        self._note_engine()
+        chosen = self._layout()
+        update: dict[str, Any] = {}
+        if chosen.parallelism is not None:
+            update["parallelism"] = chosen.parallelism
+            sizes = chosen.parallelism.model_dump(exclude_none=True)
+            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            self._note("parallelism", text, chosen.origin, chosen.reason)
+        names = ["engine", "gpus", *(["accelerator"] if self.on_cpu else [])]
+        role = _without(role.model_copy(update=update), *names)
+        update = dict(self._fields(role))
+        return role.model_copy(update={**update, "template": self._template(role, chosen)})
+
+    def _fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
+        """Fields of the role that the user left out."""
+        data = role.parallelism is not None and (role.parallelism.data or 1) > 1
+        if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
+            count = role.multinode.node_count if role.multinode is not None else None
+            launcher = Launcher.MULTIPROCESSING
+            fields: dict[str, Any] = {} if count is None else {"node_count": count}
+            yield "multinode", MultinodeArgs(**fields, launcher=launcher)
+            self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
+        paired = role.component_type in (ComponentType.PREFILLER, ComponentType.DECODER)
+        if paired and role.kv_transfer is None:
+            yield "kv_transfer", KvTransferArgs()
+            self._note("kvTransfer", "{}", LIBRARY, "decode needs the cache that prefill fills")
+        size = self.model.size or self.bytes
+        if role.startup is None and size is not None and "startupProbe" not in self.own:
+            yield "startup", StartupArgs(model_size=str(size))
+            origin = MODEL if self.model_name in catalogue() else CAPACITY
+            origin = USER if self.model.size is not None else origin
+            amount = int(quantity.parse(size))
+            text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
+            reason = "5 minutes, and the weights at 200Mi a second"
+            self._note("startup.modelSize", text, origin, reason)
+        spread = "topologySpreadConstraints" in self.spec
+        if role.topology_spread is None and role.nodes == 1 and not spread:
+            yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
+            self._note("topologySpread", _NODE, LIBRARY, "a lost node takes one replica, if it can")
+
+    # GPUs and the split.
+
+    def _layout(self) -> Layout:
+        """GPUs of a pod, and the split where the user leaves it out."""
+        role = self.user_role
+        if self.on_cpu:
+            if self.preset.cpu_image is None:
+                message = f"{self.engine.title} has no image for processors; use vLLM"
+                self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
+            self._note("accelerator", CPU, USER, "no GPUs")
+            return Layout(0)
+        if self.on_amd and "image" not in self.own:
+            self._check_amd_image()
+        sized = role.parallelism is not None and role.parallelism.sized
+        flags = [name for names in self.engine.size_flags.values() for name in names]
+        sizes = self.command.parallelism if self.command.has(*flags) else None
+        gpus, reason = role.gpus or self.own_gpus, ""
+        if gpus and not sized and sizes is None:
+            self._note("gpus", str(gpus), USER, reason)
+            return self._split(gpus)
+        if not gpus and role.parallelism is not None and sized:
+            gpus = max(role.parallelism.ranks // role.nodes, 1)
+            reason = "the product of parallelism over its pods"
+        elif not gpus and sizes is not None:
+            gpus, reason = max(sizes.devices() // role.nodes, 1), "the sizes in its arguments"
+        if gpus:
+            self._note("gpus", str(gpus), USER, reason)
+            return Layout(gpus)
+        if role.multinode is not None and role.nodes > 1:
+            message = "is required: GPUs of each pod, for a replica over several nodes"
+            self._report(FIELD_REQUIRED, "gpus", message)
+            return Layout(1)
+        if role.accelerator is None:
+            message = (
+                "is required: cpu, or what each GPU is, such as H100; or give gpus, their number"
+            )
+            self._report(FIELD_REQUIRED, "accelerator", message)
+            return Layout(1)
+        chosen = self._found_layout(role.accelerator)
+        if isinstance(chosen, Layout):
+            self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
+            return chosen
+        unknown = explain_unknown_model(self.model, self.model_name)
+        if unknown is not None:
+            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
+        else:
+            self._report(FIELD_REQUIRED, "gpus", f"is required: GPUs of each pod; {chosen}")
+        return Layout(1)
+
+    def _check_amd_image(self) -> None:
+        preset, title = self.preset, self.engine.title
+        message = f"{title} {self.release} has no image for AMD GPUs; "
+        message += f"{preset.amd_since} is the first that has"
+        if preset.amd_image is None:
+            message = f"{title}'s images for AMD GPUs are named by the release of ROCm; "
+            message += "name one in the template, or use vLLM"
+        elif parse_release(self.release) >= parse_release(preset.amd_since):
+            return
+        self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
+
+    def _found_layout(self, accelerator: str) -> Layout | str:
+        """The layout of the catalogue, else of the capacity package; or why there is none.
+
+        The catalogue comes first, so that the pods do not depend on what is installed; a shorter
+        sequence may take fewer GPUs.
+        """
+        listed = None
+        if self.engine.name == CATALOGUE_ENGINE:
+            listed = find_catalogue_layout(self.model_name, accelerator)
+        if listed is not None and self.length is None:
+            return listed
+        role = self.user_role
+        ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
+        fitting = layout(self.model, accelerator, self.engine.name, self.length, ranks=ranks)
+        return listed if isinstance(fitting, str) and listed is not None else fitting
+
+    def _split(self, gpus: int) -> Layout:
+        """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
+        role, nodes = self.user_role, self.user_role.nodes
+        if nodes > 1 and role.component_type is not ComponentType.WORKER:
+            message = (
+                "is required: how prefill and decode over several nodes are split, such as data "
+                "and dataLocal with expert"
+            )
+            self._report(FIELD_REQUIRED, "parallelism", message)
+            return Layout(gpus)
+        if gpus == 1 and nodes == 1:
+            return Layout(gpus)
+        sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
+        stated = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
+        reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
+        return Layout(gpus, ParallelismArgs(**{**sizes, **stated}), LIBRARY, reason)
+
+    # The template.
+
+    def _own_container(self) -> Mapping[str, Any]:
+        """The serving container as far as the user wrote it; empty where it is left out."""
+        if not self.spec.get("containers"):
+            return {}
+        container = find_serving_container(self.template, self.user_role.container)
+        # Another container alone is no serving one.
+        named = (self.user_role.container, *ENGINES, "engine", "main")
+        return container if container["name"] in named or "image" not in container else {}
+
+    def _template(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        generated = self._container(role, chosen)
+        # The arguments hold the user's already.
+        arguments = {"args": generated["args"]} if "args" in generated else {}
+        serving = overlay(generated, {**self.own, **arguments})
+        listed = [dict(container) for container in self.spec.get("containers") or ()]
+        names = [container["name"] for container in listed]
+        at = names.index(serving["name"]) if serving["name"] in names else len(listed)
+        spec: dict[str, Any] = {
+            **self.spec,
+            "containers": [*listed[:at], serving, *listed[at + 1 :]],
+        }
+        volumes = [
+            (
+                shared_memory(spec, serving, {"medium": "Memory"}),
+                "a volume in memory",
+                "ranks and processes of the engine share memory; a container has 64Mi",
+            )
+        ]
+        if self._loses_downloads():
+            volumes.append((
+                empty_dir(spec, serving, "huggingface", _HUB_CACHE, {}),
+                "an emptyDir",
+                "a container that restarts continues its download",
+            ))  # fmt: skip
+        for added, value, reason in volumes:
+            if added is None:
+                continue
+            volume, mount = added
+            serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
+            spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+            self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
+        return {**self.template, "spec": spec}
+
+    def _loses_downloads(self) -> bool:
+        """Return whether the engine downloads the model to a folder that no volume keeps."""
+        mounts = (str(mount.get("mountPath")) for mount in self.own.get("volumeMounts") or ())
+        kept = self.model.cache is not None or any(
+            f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
+        )
+        by_engine = self.model.fetch is not Fetch.INIT_CONTAINER
+        return by_engine and not kept and hub_name(self.model.uri) is not None
+
+    def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        """The container, before the user's own is merged over it."""
+        own, preset = self.own, self.preset
+        name = own.get("name") or role.container or self.engine.name
+        container: dict[str, Any] = {"name": name, "image": self.image}
+        if not own.get("command"):
+            container["command"] = list(preset.program)
+            arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
+            if arguments or own.get("args"):
+                container["args"] = [*(own.get("args") or ()), *arguments]
+        port = role.port or self.engine.default_port
+        container["ports"] = [{"name": "http", "containerPort": port}]
+        self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
+        variables: dict[str, tuple[str, str]] = {}
+        # A sidecar of prefill/decode sends a request again if the engine closed its connection.
+        if role.component_type is ComponentType.WORKER:
+            reason = "seconds the engine keeps idle connections, longer than gateways use them"
+            variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
+        if self.on_cpu:
+            variables |= {
+                key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
+            }
+        for key, (value, reason) in variables.items():
+            container.setdefault("env", []).append({"name": key, "value": value})
+            self._note(f"env {key}", value, LIBRARY, reason)
+        container["resources"] = self._resources(role, chosen)
+        return container
+
+    def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
+        """Arguments that the user's own do not set; those of the model's recipe are for vLLM."""
+        preset, port = self.preset, self.user_role.port
+        known = find_catalogue_model(self.model_name)
+        # Workers of a replica over several nodes cannot see when their leader has finished, so that
+        # they would always wait for the whole timeout.
+        drains = parse_release(self.release) >= parse_release(preset.drain_since)
+        wanted = (
+            (port is not None and port != self.engine.default_port,
+             (PORT_FLAG, str(port)), USER, "port"),
+            (True, preset.arguments, RELEASE, "how its pods are reached"),
+            (auto, preset.length_arguments, LIBRARY, "the longest sequence that the cache holds"),
+            (role.nodes == 1 and drains, preset.drain_arguments, LIBRARY,
+             "seconds a terminating pod gets to finish its requests"),
+            (known is not None and self.engine.name == CATALOGUE_ENGINE,
+             known.arguments if known else (), MODEL, known.source if known else ""),
+        )  # fmt: skip
+        words: list[str] = []
+        for applies, arguments, origin, reason in wanted:
+            words += self._missing(arguments, origin, reason) if applies else ()
+        return words
+
+    def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
+        """The wanted arguments whose flags the user's own lack."""
+        present = [str(word) for word in self.own.get("args") or ()]
+        stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(present)}
+        missing: list[str] = []
+        starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
+        for start, end in pairwise([*starts, len(wanted)]):
+            words = wanted[start:end]
+            text, index = " ".join(words), stated.get(canonical(words[0]))
+            if index is None:
+                missing += words
+                self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
+                continue
+            value = present[index].partition("=")[2] or "".join(present[index + 1 : index + 2])
+            self._note(f"args {words[0]}", value, USER, f"in place of {text}")
+            if origin == MODEL and list(words[1:]) not in ([value], []):
+                names = [container["name"] for container in self.spec.get("containers") or ()]
+                path = ("template", "spec", "containers", names.index(self.own["name"]), "args")
+                at = ("roles", self.position, *path, index)
+                message = f"replaces {text} of the model's recipe"
+                self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
+        return missing
+
+    def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        """Requests of processor and memory, and the GPUs."""
+        limits: dict[str, Any] = {}
+        if chosen.gpus and not role.resource_claims and not self.own_gpus:
+            limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
+        if self.on_cpu:
+            size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
+            memory = self.preset.cpu_cache + size + 4 * _GIB
+            processors, why = _PROCESSORS, "processors of one replica"
+            reason = "weights, KV cache and 4Gi"
+        else:
+            # vLLM, docs/design/arch_overview.md: an API server and an engine core for each copy of
+            # the model, a worker for each GPU; each of these processes keeps a core busy.
+            copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
+            processors, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
+            memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+            if role.kv_cache_offloading is not None:
+                memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
+                reason += ", and kvCacheOffloading.cpu"
+        requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
+        own_requests = (self.own.get("resources") or {}).get("requests") or {}
+        self._noted(own_requests, "cpu", requests["cpu"], LIBRARY, why)
+        self._noted(own_requests, "memory", requests["memory"], LIBRARY, reason)
+        return {"requests": requests, **({"limits": limits} if limits else {})}
+
+    # Notes and findings.
+
+    def _note_engine(self) -> None:
+        if "image" not in self.own:
+            origin = LIBRARY if self.running.default else USER
+            self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+        reason = "for processors" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
+        self._noted(self.own, "image", self.image, RELEASE, reason)
+        if not self.own.get("command"):
+            self._note("command", " ".join(self.preset.program), RELEASE, "")
+        self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
+
+    def _noted(
+        self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
+    ) -> None:
+        """Notes a value that the user may have written."""
+        if key in user_fields:
+            stated = user_fields[key]
+            value = str(stated) if isinstance(stated, (str, int)) else "as in the template"
+            origin, reason = USER, "template"
+        self._note(key, value, origin, reason)
+
+    def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
+        self.values.append(PresetValue(self.user_role.name, field_name, value, origin, reason))
+
+    def _report(self, rule: Rule, role_field: str, message: str) -> None:
+        self.findings.append(error(rule, ("roles", self.position, role_field), message))
+
+
+_Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
+
+
+def _without(model: _Model, *names: str) -> _Model:
+    """A copy without fields that only this step reads, as if nobody had set them."""
+    copied = model.model_copy(update=dict.fromkeys(names))
+    copied.model_fields_set.difference_update(names)
+    return copied

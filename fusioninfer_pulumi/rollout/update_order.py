@@ -1,0 +1,208 @@
+"""The order of an update: which LeaderWorkerSets may change now.
+
+`update_order` lists the LeaderWorkerSets of a service in their order. `next_lws` returns those that
+may change now; `component/update.py` asks it whenever something has changed.
+
+New LeaderWorkerSets do not disrupt running replicas and have no turn: required ones are created
+before any update, whose pods may need them to be a complete gang, and optional ones after all
+updates, because they might take the accelerators of a pod that restarts.
+
+With `rollout.level: Group` whole serving groups change, one after the other: all LeaderWorkerSets
+of a group together, and the next group when the required ones are available again. The other groups
+serve meanwhile, and prefill and decode of one group have the same revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.api.rollout import (
+    DEFAULT_TIMEOUT,
+    Layout,
+    RoleOrder,
+    RolloutLevel,
+    RolloutStrategy,
+)
+from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.role_plan import (
+    LwsPlan,
+    RolePlan,
+    RoleRollout,
+    count_replicas,
+    resolve_rollout,
+)
+from fusioninfer_pulumi.topology.service_topology import Topology
+
+
+@dataclass(frozen=True)
+class LwsStep:
+    """The update of one LeaderWorkerSet.
+
+    Attributes:
+        queue: LeaderWorkerSets of one queue share `limit`.
+        unit: What counts as one for `limit`: the LeaderWorkerSet, or its whole serving group.
+        limit: Units of the queue that may be unavailable at a time, None for all.
+        stage: With `roleOrder: Sequential` it waits for lower stages, else 0.
+        scope: Where it waits for them: in its serving group, or in the service.
+        required: Whether the service needs it; optional ones run if there are enough accelerators.
+        frozen: Whether it keeps its pod template.
+        timeout: How long its update may take: a replica's timeout, times the replicas in sequence.
+        partial: Whether some of its replicas may stay pending.
+        scaled_externally: Whether an autoscaler or another program sets its replicas.
+        whole: Whether it runs all replicas of its role.
+    """
+
+    name: str
+    role: str
+    queue: str
+    unit: str
+    limit: int | None
+    stage: int
+    scope: str
+    required: bool
+    frozen: bool
+    rollout: RoleRollout
+    timeout: str
+    partial: bool = False
+    scaled_externally: bool = False
+    whole: bool = False
+
+    @property
+    def blocks_others(self) -> bool:
+        """Whether others wait until it is available again."""
+        return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
+
+
+def by_group(plan: Topology) -> bool:
+    """Returns whether the serving groups of a service change as a whole."""
+    return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
+
+
+def group_rollout(plan: Topology) -> RoleRollout:
+    """Returns the settings of a service's groups, which it counts as those of a role replicas."""
+    rollout = plan.rollout
+    limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
+    return RoleRollout(
+        rollout.strategy or RolloutStrategy.ROLLING,
+        count_replicas(limit, plan.groups or 0),
+        0,
+        rollout.partition or 0,
+        rollout.timeout or DEFAULT_TIMEOUT,
+    )
+
+
+def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
+    """Returns how many replicas of a role, in each serving group, are required.
+
+    These are the lowest ordinals, which the scheduler places first.
+    """
+    return min(required_replicas([role], gang_minima(plan.gang))[role.name], role.group_replicas)
+
+
+def update_order(plan: Topology) -> tuple[LwsStep, ...]:
+    """Returns the LeaderWorkerSets of a service in the order in which an update changes them.
+
+    Role by role, or with `level: Group` serving group by serving group, the highest first. In each
+    role the highest ordinal comes first, and required replicas come before optional ones.
+    """
+    steps = [_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
+    positions = {role.name: position for position, role in enumerate(plan.roles)}
+    groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
+
+    def place(step: LwsStep) -> tuple[int, ...]:
+        if by_group(plan):
+            return (-groups[step.name], not step.required, positions[step.role])
+        return (positions[step.role], not step.required)
+
+    return tuple(sorted(steps, key=place))
+
+
+def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
+    rollout, required = resolve_rollout(plan.rollout, role), count_required_ordinals(plan, role)
+    whole, count = plan.shape.layout is Layout.PER_ROLE, len(planned.replicas)
+    grouped = by_group(plan)
+    ordinal = planned.replicas[0].index
+    sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
+    unit = str(planned.group) if grouped else planned.name
+    limit, timeout = rollout.parallel_limit, rollout.timeout
+    frozen = ordinal < rollout.partition and not whole
+    if whole and limit is not None:
+        # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
+        limit = 1
+    if whole and rollout.strategy is not RolloutStrategy.RECREATE:
+        # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
+        # without it the replicas restart in sequence.
+        timeout = times(timeout, count)
+    if grouped:
+        of_groups = group_rollout(plan)
+        limit = of_groups.parallel_limit
+        frozen = (planned.group or 0) < of_groups.partition
+    return LwsStep(
+        name=planned.name,
+        role=role.name,
+        queue="" if grouped else role.name,
+        unit=unit,
+        limit=limit,
+        stage=role.position if sequential else 0,
+        scope=unit if grouped else "",
+        required=required > 0 if whole else ordinal < required,
+        frozen=frozen,
+        rollout=rollout,
+        timeout=timeout,
+        partial=whole and required < count,
+        scaled_externally=role.scaled_externally,
+        whole=whole,
+    )
+
+
+def next_lws(
+    steps: Sequence[LwsStep],
+    waiting: Collection[str],
+    changing: Collection[str],
+    unavailable: Collection[str],
+) -> list[str]:
+    """Returns the waiting LeaderWorkerSets that may change now, in their order.
+
+    What is unavailable changes first, at any stage: that takes nothing more down, and may be
+    what repairs a gang. Then as many others as leave at most `limit` units of a queue unavailable.
+    Optional ones follow when all required ones of their role, or of their serving group, are
+    available again.
+
+    Args:
+        steps: The order.
+        waiting: LeaderWorkerSets that will change and have not begun.
+        changing: Those that have begun and are not available again.
+        unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
+    """
+    down = {*unavailable, *changing}
+    # Optional replicas may stay pending, so nothing waits for them.
+    busy = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
+    first_stage: dict[str, int] = {}
+    for step in busy:
+        first_stage[step.scope] = min(step.stage, first_stage.get(step.scope, step.stage))
+    needed = {_mates(step) for step in busy}
+    units: dict[str, set[str]] = {}
+    for step in steps:
+        if step.required and step.name in down:
+            units.setdefault(step.queue, set()).add(step.unit)
+    names = []
+    for step in steps:
+        late = step.stage > first_stage.get(step.scope, step.stage)
+        if step.name not in waiting or (late and step.name not in unavailable):
+            continue
+        if not step.required:
+            if _mates(step) not in needed:
+                names.append(step.name)
+            continue
+        gone = units.setdefault(step.queue, set())
+        if step.limit is None or step.unit in gone or len(gone) < step.limit:
+            gone.add(step.unit)
+            names.append(step.name)
+    return names
+
+
+def _mates(step: LwsStep) -> tuple[str, str]:
+    """What an optional LeaderWorkerSet waits for: its serving group, or its role."""
+    return ("", step.unit) if step.queue == "" else (step.queue, "")

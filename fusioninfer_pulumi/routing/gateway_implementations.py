@@ -1,0 +1,207 @@
+"""What is known of each gateway implementation that serves InferencePools.
+
+This is the only place that knows it: a gateway is a row. The name of a GatewayClass does not tell
+which implementation is behind it, so users name the implementation.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
+from fusioninfer_pulumi.routing.epp import EppPlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+
+
+class EppTls(str, enum.Enum):
+    """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
+
+    ALWAYS = "always"  #: TLS, not configurable
+    BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
+    BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
+    UNKNOWN = "unknown"
+
+
+class SeveralPools(enum.Enum):
+    """What a gateway does with a rule that leads to several InferencePools.
+
+    The Gateway API lets every rule have several backends, and the inference extension's conformance
+    test GatewayWeightedAcrossTwoInferencePools (v1.1.0 and later) asks it for pools.
+    """
+
+    #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
+    SPLIT = "split"
+    #: Passes it too (1.30.1), but asks the endpoint picker of one pool for all requests of the
+    #: rule: pods of the others get requests in turn, and a pool without ready pods fails the whole
+    #: rule (istio#61594; fixed by istio#61601 of September 2026).
+    ONE_EPP = "one picker"
+    #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
+    NO = "no"
+    #: No report since the test exists.
+    UNTESTED = "untested"
+    #: The implementation is not named, or not known.
+    UNKNOWN = "unknown"
+
+
+#: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
+#: picker (None without one), the reference to its pool or Service, the port, and the roles behind.
+Extras = Callable[
+    [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
+]
+
+
+def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
+    """A DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
+    if epp is None or not epp.args.tls.enabled:
+        return
+    host = epp.name
+    if not is_output(meta.namespace):
+        # Istio takes a short name for one of the rule's own namespace, but advises against it.
+        host = f"{host}.{meta.namespace}.svc.cluster.local"
+    yield {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "DestinationRule",
+        "metadata": metadata(meta, epp.name),
+        "spec": {
+            "host": host,
+            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
+        },
+    }
+
+
+# The load balancer's own limit is 30 s for a whole answer, which a stream exceeds; upstream's
+# chart has 300.
+_GKE_TIMEOUT_SECONDS = 3600
+_HEALTH_PATH = "/health"
+
+
+def _gke_extras(
+    meta: ServiceMeta,
+    _: EppPlan | None,
+    backend: Mapping[str, Any],
+    port: int,
+    served: Sequence[RolePlan],
+) -> Iterator[Manifest]:
+    """The policies with which GKE's load balancers check health and end long requests."""
+    target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
+    engines = [role.pods.command.engine for role in served]
+    paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
+    path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
+    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": port}}
+    for kind, default in (
+        ("HealthCheckPolicy", {"config": health}),
+        ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
+    ):
+        yield {
+            "apiVersion": "networking.gke.io/v1",
+            "kind": kind,
+            "metadata": metadata(meta, target["name"]),
+            "spec": {"targetRef": target, "default": default},
+        }
+
+
+#: Builds the NetworkPolicyPeers that match the proxies of a Gateway, of the Gateway's name and
+#: namespace and of the service's namespace.
+Proxies = Callable[[str, Any, Any], Iterator[Manifest]]
+
+_GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
+
+
+def namespace_peer(namespace: Any) -> Manifest:
+    """The NetworkPolicyPeer that matches all pods of a namespace."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+
+
+def _beside_gateway(name: str, namespace: Any, service_namespace: Any) -> Iterator[Manifest]:
+    """Proxies run in their Gateway's namespace, with its name in a label (GEP-1762)."""
+    if is_known_equal(namespace, service_namespace):
+        # Other pods of the service's namespace are no proxies.
+        yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
+    else:
+        yield namespace_peer(namespace)
+
+
+def _envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
+    """Proxies run beside Envoy Gateway, or beside their Gateway (`GatewayNamespace` mode)."""
+    owner = "gateway.envoyproxy.io/owning-gateway-name"
+    yield namespace_peer("envoy-gateway-system")
+    yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One gateway implementation.
+
+    Attributes:
+        gateway_class: The GatewayClass that it is usually installed with.
+        picker_tls: How it speaks to the endpoint picker.
+        honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None when that is
+            not known.
+        route_timeouts: Whether it takes an HTTPRoute with timeouts.
+        several_pools: What it does with a rule that leads to several pools.
+        picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
+        extras: Builds what it needs beside the route, None for nothing.
+        proxies: Where the proxies of a Gateway run, None where that is not known.
+        is_envoy_gateway: Whether its proxies have the metrics of Envoy Gateway's, or may have them.
+    """
+
+    name: str
+    gateway_class: str
+    epp_tls: EppTls
+    honours_failure_mode: bool | None = True
+    route_timeouts: bool = True
+    several_pools: SeveralPools = SeveralPools.SPLIT
+    epp_protocol: str = "http2"
+    extras: Extras | None = None
+    proxies: Proxies | None = None
+    is_envoy_gateway: bool = False
+
+
+#: Used if the implementation is not named or not known. The class is that of KServe's documents.
+UNKNOWN = Implementation(
+    "", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True
+)
+
+IMPLEMENTATIONS = {
+    implementation.name: implementation
+    for implementation in (
+        Implementation(
+            "envoy-ai-gateway",
+            # The class must be created: Envoy Gateway brings none.
+            "envoy-ai-gateway",
+            # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
+            # FailureModeAllow is always false (:314).
+            EppTls.ALWAYS,
+            honours_failure_mode=False,
+            several_pools=SeveralPools.NO,
+            proxies=_envoy_gateway,
+            is_envoy_gateway=True,
+        ),
+        # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
+        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS, proxies=_beside_gateway),
+        Implementation(
+            "istio",
+            "istio",
+            EppTls.BY_DESTINATION_RULE,
+            several_pools=SeveralPools.ONE_EPP,
+            extras=_istio_extras,
+            proxies=_beside_gateway,
+        ),
+        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT, proxies=_beside_gateway),
+        Implementation(
+            "gke",
+            "gke-l7-regional-external-managed",
+            EppTls.BY_DEFAULT,
+            honours_failure_mode=None,
+            # Load balancers refuse the route; a GCPBackendPolicy has the timeout.
+            route_timeouts=False,
+            several_pools=SeveralPools.UNTESTED,
+            epp_protocol="kubernetes.io/h2c",
+            extras=_gke_extras,
+        ),
+    )
+}

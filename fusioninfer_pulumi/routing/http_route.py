@@ -1,0 +1,244 @@
+"""The HTTPRoute: plan and object, the Gateways that it attaches to, and external routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.route import HttpRouteArgs
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
+from fusioninfer_pulumi.routing.gateway_implementations import Implementation
+from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
+from fusioninfer_pulumi.routing.service_gateway import API_VERSION, GROUP, GatewayPlan
+
+_MEANT_AS_POOL = (
+    ("Service", ""),
+    (object_names.POOL_KIND, ""),
+    (object_names.POOL_KIND, "inference.networking.x-k8s.io"),
+)
+#: No time limit: a streamed answer may take minutes.
+_NO_TIMEOUT = "0s"
+
+
+@dataclass(frozen=True)
+class ParentPlan:
+    """A Gateway that the route attaches to.
+
+    Attributes:
+        at: Field that names it, for findings.
+        section: The one listener meant, None for any.
+        port: The listeners' port meant, None for any.
+        listeners: Its listeners, None where they are not known.
+    """
+
+    at: Location
+    name: str
+    namespace: Any
+    section: str | None
+    port: int | None
+    listeners: tuple[Mapping[str, Any], ...] | None
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """One rule of the route.
+
+    Attributes:
+        defaulted: Whether the service's pool or Service becomes its only backend.
+        corrected: Indexes of its backends that become the service's pool.
+        request_timeout: Timeout that it gets, None to leave it as it is.
+    """
+
+    written: Mapping[str, Any]
+    defaulted: bool
+    corrected: frozenset[int]
+    request_timeout: str | None
+
+    @property
+    def backends(self) -> Sequence[Mapping[str, Any]]:
+        """Its backends as the user wrote them."""
+        return self.written.get("backendRefs") or ()
+
+    @property
+    def matches(self) -> Sequence[Mapping[str, Any]]:
+        """Its conditions; an empty one takes every request."""
+        return self.written.get("matches") or ({},)
+
+
+@dataclass(frozen=True)
+class RoutePlan:
+    """The HTTPRoute.
+
+    Attributes:
+        backend: Reference to what the service's pods are behind: its pool, or its Service.
+        parent_refs: References to Gateways, as they are written; None to write none.
+        hostnames: Host names; each may be an Output.
+        split: Pools that share the requests of defaulted rules, the service's own first, each with
+            its percentage; none where the service's own gets all of them.
+    """
+
+    name: str
+    backend: Mapping[str, Any]
+    parent_refs: tuple[Mapping[str, Any], ...] | None
+    hostnames: tuple[Any, ...] | None
+    rules: tuple[RulePlan, ...]
+    use_default_gateways: str | None
+    split: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def splits(self) -> bool:
+        """Whether other pools get a share of the requests of any rule."""
+        return bool(self.split) and any(rule.defaulted for rule in self.rules)
+
+
+def plan_parents(
+    at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
+) -> tuple[ParentPlan, ...]:
+    """The Gateways that the route names, else the service's own, else `gateway.refs`."""
+    plans = []
+    for field, ref, known in _parents(args, gateway):
+        if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
+            continue
+        where = ref.get("namespace", namespace)
+        own = gateway if gateway is not None and ref["name"] == gateway.name else None
+        listeners = own.listeners if own and is_known_equal(where, namespace) else known
+        section, port = ref.get("sectionName"), ref.get("port")
+        plans.append(ParentPlan((*at, *field), ref["name"], where, section, port, listeners))
+    return tuple(plans)
+
+
+def _parents(
+    args: RoleArgs, gateway: GatewayPlan | None
+) -> Iterator[tuple[Location, Mapping[str, Any], tuple[Mapping[str, Any], ...] | None]]:
+    """The field, the reference and the known listeners of each Gateway."""
+    explicit = args.httproute.parent_refs if args.httproute is not None else None
+    if explicit:
+        for index, parent in enumerate(explicit):
+            yield ("httproute", "parentRefs", index), parent, None
+    elif gateway is not None:
+        yield ("gateway",), {"name": gateway.name}, gateway.listeners
+    else:
+        for index, ref in enumerate((args.gateway and args.gateway.refs) or ()):
+            fields = {
+                "name": ref.name,
+                "namespace": ref.namespace,
+                "sectionName": ref.section_name,
+                "port": ref.port,
+            }
+            known = {key: value for key, value in fields.items() if value is not None}
+            listeners = None if ref.listeners is None else tuple(ref.listeners)
+            yield ("gateway", "refs", index), known, listeners
+
+
+def plan_route(
+    service: str,
+    backend: Mapping[str, Any],
+    namespace: Any,
+    args: RoleArgs,
+    gateway: GatewayPlan | None,
+    implementation: Implementation,
+) -> RoutePlan | None:
+    """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
+    if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
+        return None
+    route = args.httproute or HttpRouteArgs()
+    others = [
+        (object_names.inference_pool(share.service), share.weight) for share in route.split or ()
+    ]
+    rest = 100 - sum(weight for _, weight in others)
+    return RoutePlan(
+        name=object_names.http_route(service),
+        backend=backend,
+        parent_refs=tuple(ref for _, ref, _ in _parents(args, gateway)) or None,
+        hostnames=None if route.hostnames is None else tuple(route.hostnames),
+        rules=tuple(
+            _rule_plan(backend, namespace, rule, implementation) for rule in route.rules or ({},)
+        ),
+        use_default_gateways=route.use_default_gateways,
+        split=((object_names.inference_pool(service), rest), *others) if others else (),
+    )
+
+
+def compute_pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the largest percentage that any of an HTTPRoute's rules gives to each backend."""
+    shares: dict[str, float] = {}
+    for rule in rules:
+        weights = {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or ()}
+        total = sum(weights.values()) or 1
+        for name, weight in weights.items():
+            shares[name] = max(shares.get(name, 0), 100 * weight / total)
+    return shares
+
+
+def _rule_plan(
+    backend: Mapping[str, Any],
+    namespace: Any,
+    rule: Mapping[str, Any],
+    implementation: Implementation,
+) -> RulePlan:
+    backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
+    # A redirect answers by itself, and the Gateway API allows it no backend.
+    redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
+    defaulted = not backends and not redirects
+    # Documents name the pool as a Service, or under a group where no gateway finds it.
+    corrected = frozenset(
+        index
+        for index, ref in enumerate(backends)
+        if is_pool(backend)
+        and ref["name"] == backend["name"]
+        and is_known_equal(ref.get("namespace", namespace), namespace)
+        and (ref.get("kind", "Service"), ref.get("group") or "") in _MEANT_AS_POOL
+    )
+    leads_here = defaulted or any(
+        index in corrected or is_same_backend(ref, backend) for index, ref in enumerate(backends)
+    )
+    limited = "request" in (rule.get("timeouts") or {})
+    unlimited = leads_here and implementation.route_timeouts and not limited
+    return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if unlimited else None)
+
+
+def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two references of one namespace have the same target; their ports may differ."""
+    defaults = {"group": "", "kind": "Service", "name": None}
+    return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
+
+
+def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
+    """Builds the HTTPRoute."""
+    fields = {
+        "parentRefs": None if route.parent_refs is None else list(route.parent_refs),
+        "useDefaultGateways": route.use_default_gateways,
+        "hostnames": None if route.hostnames is None else list(route.hostnames),
+        "rules": [_http_route_rule(rule, route) for rule in route.rules],
+    }
+    spec = {key: value for key, value in fields.items() if value is not None}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "HTTPRoute",
+        "metadata": metadata(meta, route.name),
+        "spec": spec,
+    }
+
+
+def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
+    built = dict(rule.written)
+    if rule.defaulted:
+        shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
+        built["backendRefs"] = shares or [dict(route.backend)]
+    elif rule.corrected:
+        built["backendRefs"] = [
+            # Port and kind are of a Service.
+            {**route.backend, **{key: ref[key] for key in ("weight", "filters") if key in ref}}
+            if index in rule.corrected
+            else ref
+            for index, ref in enumerate(rule.backends)
+        ]
+    if rule.request_timeout is not None:
+        timeouts = rule.written.get("timeouts") or {}
+        built["timeouts"] = {"request": rule.request_timeout, **timeouts}
+    return built

@@ -1,0 +1,243 @@
+"""How requests reach the pods of a service with a router role: the plan, and its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.route import HttpRouteRefArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
+from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
+from fusioninfer_pulumi.routing.epp import (
+    EppPlan,
+    config_map,
+    epp_access,
+    epp_deployment,
+    epp_service,
+    plan_epp,
+)
+from fusioninfer_pulumi.routing.gateway_implementations import Implementation
+from fusioninfer_pulumi.routing.grants import GrantPlan, needed_grants, reference_grants
+from fusioninfer_pulumi.routing.http_route import (
+    ParentPlan,
+    RoutePlan,
+    http_route,
+    plan_parents,
+    plan_route,
+)
+from fusioninfer_pulumi.routing.network_policy import (
+    NetworkPolicyPlan,
+    picker_network_policy,
+    picker_pods,
+    plan_network_policies,
+    proxy_peers,
+    role_network_policies,
+)
+from fusioninfer_pulumi.routing.pool import (
+    PoolPlan,
+    RewritePlan,
+    inference_model_rewrite,
+    inference_pool,
+    plan_pool,
+    plan_rewrites,
+    pool_reference,
+    pooled_types,
+)
+from fusioninfer_pulumi.routing.service_gateway import (
+    GatewayPlan,
+    find_implementation,
+    gateway_object,
+    plan_gateway,
+)
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.service_topology import Topology, service_reference
+
+
+@dataclass(frozen=True)
+class PickerPlan:
+    """An endpoint picker, the pool that it chooses from, and the models that it rewrites."""
+
+    epp: EppPlan
+    pool: PoolPlan
+    rewrites: RewritePlan | None
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How requests reach the pods of a service with a router role.
+
+    Attributes:
+        service: Name of the service.
+        spec: Its spec.
+        position: Index of the router role in the spec.
+        served: The roles whose pods are in the pool, or behind the Service.
+        backend: Reference to the pool; without an endpoint picker to the Service, with its port.
+        gateway: The Gateway that belongs to the service, None where there is none.
+        parents: Gateways that the route attaches to.
+        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
+        grants: ReferenceGrants that are needed.
+        network_policy: Who reaches the pods, None where everybody does.
+        picker: What chooses the pod of a request; None where the route leads to the Service, or
+            where the endpoint picker cannot be planned.
+    """
+
+    service: str
+    spec: InferenceServiceArgs
+    position: int
+    intent: EppIntent
+    served: tuple[RolePlan, ...]
+    backend: Mapping[str, Any]
+    gateway: GatewayPlan | None
+    parents: tuple[ParentPlan, ...]
+    route: RoutePlan | None
+    implementation: Implementation
+    grants: tuple[GrantPlan, ...]
+    network_policy: NetworkPolicyPlan | None
+    picker: PickerPlan | None = None
+
+    @property
+    def args(self) -> RoleArgs:
+        """The router role."""
+        return self.spec.roles[self.position]
+
+    @property
+    def name(self) -> str:
+        """Name of the router role."""
+        return self.args.name
+
+    @property
+    def at(self) -> Location:
+        """Location of the router role."""
+        return ("roles", self.position)
+
+    @property
+    def routed_by(self) -> str | None:
+        """The service whose route leads to the pods, None where it is not another one's."""
+        return None if self.args.httproute is None else self.args.httproute.routed_by
+
+    @property
+    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
+        """HTTPRoutes that lead to the pods and belong to no service."""
+        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether some route leads to the pods, as far as the spec says."""
+        return self.route is not None or self.args.is_routed_externally
+
+
+def plan_routing(
+    service: str,
+    args: InferenceServiceArgs,
+    shape: ServiceShape,
+    roles: Sequence[RolePlan],
+    intent: EppIntent,
+) -> tuple[Routing, list[Finding]]:
+    """Plans the service's router role; `roles` are those that run pods.
+
+    The findings say why the endpoint picker cannot be planned.
+    """
+    router, namespace = shape.routers[0], args.namespace
+    position = args.roles.index(router)
+    at: Location = ("roles", position)
+    picks = router.picks_endpoints
+    types = pooled_types(roles, intent) if picks else shape.entry_types
+    served = tuple(role for role in roles if role.component_type in types)
+    backend = (
+        pool_reference(object_names.inference_pool(service))
+        if picks
+        else service_reference(service, roles, shape)
+    )
+    implementation = find_implementation(router)
+    gateway = plan_gateway(service, router)
+    parents = plan_parents(at, namespace, router, gateway)
+    route = plan_route(service, backend, namespace, router, gateway, implementation)
+    proxies = (
+        proxy_peers(namespace, parents, implementation)
+        if route is not None or router.is_routed_externally
+        else ()
+    )
+    picker, findings = None, list[Finding]()
+    if picks:
+        epp, findings = plan_epp(service, at, args, router, intent, served)
+        if epp is not None and served:
+            pool = plan_pool(service, router, served, types)
+            picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
+    routing = Routing(
+        service=service,
+        spec=args,
+        position=position,
+        intent=intent,
+        served=served,
+        backend=backend,
+        gateway=gateway,
+        parents=parents,
+        route=route,
+        implementation=implementation,
+        grants=tuple(needed_grants(backend, namespace, at, router, route, gateway)),
+        network_policy=plan_network_policies(router.network_policy, proxies),
+        picker=picker,
+    )
+    return routing, findings
+
+
+def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
+    """The service's metadata with the labels of every object of its router role."""
+    own_labels = {
+        labels.SERVICE: meta.service,
+        labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
+        labels.ROLE_NAME: role,
+    }
+    return ServiceMeta(
+        service=meta.service,
+        namespace=meta.namespace,
+        labels={**meta.labels, **own_labels},
+        annotations=meta.annotations,
+    )
+
+
+def routing_objects(topology: Topology, routing: Routing) -> Iterator[Manifest]:
+    """Builds the objects of a router role, but for the Service of one without an endpoint picker.
+
+    The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
+    follows everything that it leads to.
+    """
+    meta, picker = router_meta(topology, routing.name), routing.picker
+    if picker is not None:
+        yield from _picker_objects(meta, picker, routing.implementation.epp_protocol)
+    if routing.gateway is not None:
+        yield gateway_object(meta, routing.gateway)
+    if routing.route is not None:
+        yield http_route(meta, routing.route)
+    epp = picker.epp if picker is not None else None
+    ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
+    if routing.is_routed and routing.implementation.extras is not None:
+        extras = routing.implementation.extras
+        yield from extras(meta, epp, routing.backend, ports[0], routing.served)
+    if routing.args.reference_grants:
+        yield from reference_grants(meta, routing.grants)
+    policy, roles = routing.network_policy, topology.roles
+    if policy is None:
+        return
+    if picker is not None:
+        yield picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
+    served = [role.name for role in routing.served]
+    peer = picker_pods(epp) if epp is not None else None
+    yield from role_network_policies(meta, policy, roles, served, ports, peer)
+
+
+def _picker_objects(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Iterator[Manifest]:
+    epp = picker.epp
+    yield from epp_access(meta, epp)
+    yield config_map(meta, epp)
+    yield inference_pool(meta, picker.pool, epp.name)
+    if picker.rewrites is not None:
+        yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
+    yield epp_deployment(meta, epp)
+    yield epp_service(meta, epp, protocol)

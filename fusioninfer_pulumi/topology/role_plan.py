@@ -1,0 +1,253 @@
+"""A role's LeaderWorkerSets, replicas and rolling update settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.rollout import (
+    DEFAULT_TIMEOUT,
+    Layout,
+    RoleRolloutArgs,
+    RolloutArgs,
+    RolloutLevel,
+    RolloutStrategy,
+)
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.resource_requests import accelerators
+from fusioninfer_pulumi.pods.pod import Context, RolePods
+
+
+@dataclass(frozen=True)
+class ReplicaPlan:
+    """One replica of a role.
+
+    Attributes:
+        index: Ordinal, from 0.
+        name: Name of its LeaderWorkerSet; of its leader pod where one runs all replicas.
+        task: `{role}-{index}`, its Volcano task where it has one of its own.
+        group: Serving group that it belongs to, None where the service has no groups.
+    """
+
+    index: int
+    name: str
+    task: str
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class LwsPlan:
+    """One LeaderWorkerSet of a role.
+
+    Attributes:
+        task: Volcano task of its pods; where it runs all replicas of a role they share one, as
+            they share a template.
+        replicas: The replicas that it runs: its groups, in the order of the group index.
+        ordinal: Ordinal of its only replica; None where it runs all replicas of a role.
+        group: Serving group that it belongs to, None where the service has no groups.
+    """
+
+    name: str
+    task: str
+    replicas: tuple[ReplicaPlan, ...]
+    ordinal: int | None
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """A role that runs pods.
+
+    Attributes:
+        position: Index of the role in the spec.
+        args: The role as the user wrote it.
+        pods: The pods of each of its replicas.
+        lws: The LeaderWorkerSets of all serving groups, group by group; none when the role is
+            parked.
+        nodes: Pods in one replica.
+        launcher: How the pods of a replica find each other, None for single pods.
+        scaled_externally: Whether something else, such as an autoscaler, sets the replicas of its
+            one LeaderWorkerSet once it exists; only for layout PerRole.
+    """
+
+    position: int
+    args: RoleArgs
+    pods: RolePods
+    lws: tuple[LwsPlan, ...]
+    nodes: int
+    launcher: Launcher | None
+    scaled_externally: bool = False
+
+    @cached_property
+    def replicas(self) -> tuple[ReplicaPlan, ...]:
+        """The replicas of all LeaderWorkerSets, none when the role is parked."""
+        return tuple(replica for lws in self.lws for replica in lws.replicas)
+
+    @property
+    def group_replicas(self) -> int:
+        """Replicas in one serving group; of the service where there are no groups."""
+        return self.replicas[-1].index + 1 if self.replicas else 0
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.args.name
+
+    @property
+    def component_type(self) -> ComponentType:
+        """What the role does."""
+        return self.args.component_type
+
+    @property
+    def leader_template(self) -> Mapping[str, Any]:
+        """Finished pod template of the leaders, without what differs between LeaderWorkerSets."""
+        return self.pods.leader.template
+
+    @property
+    def worker_template(self) -> Mapping[str, Any]:
+        """The same of the workers; that of every pod where a replica is a single one."""
+        return (self.pods.worker or self.pods.leader).template
+
+    @cached_property
+    def leader_accelerators(self) -> int:
+        """Accelerators that the leader asks for."""
+        return accelerators(self.leader_template)
+
+    @cached_property
+    def worker_accelerators(self) -> int:
+        """Accelerators that each worker asks for."""
+        return accelerators(self.worker_template) if self.nodes > 1 else 0
+
+    @property
+    def total_pods(self) -> int:
+        """Pods of all replicas."""
+        return len(self.replicas) * self.nodes
+
+    @property
+    def accelerators_per_pod(self) -> int:
+        """Accelerators of the largest pod."""
+        return max(self.pod_sizes)
+
+    @property
+    def pod_sizes(self) -> tuple[int, ...]:
+        """Accelerators of each pod of a replica, the leader first."""
+        return (self.leader_accelerators, *(self.worker_accelerators,) * (self.nodes - 1))
+
+    @property
+    def replica_accelerators(self) -> int:
+        """Accelerators of one replica."""
+        return self.leader_accelerators + self.worker_accelerators * (self.nodes - 1)
+
+    @property
+    def total_accelerators(self) -> int:
+        """Accelerators of all replicas."""
+        return self.replica_accelerators * len(self.replicas)
+
+
+def plan_role(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) -> RolePlan:
+    """Plans the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
+    indexes = [None] if groups is None else range(groups)
+    return RolePlan(
+        position=ctx.position,
+        args=ctx.role,
+        pods=pods,
+        lws=tuple(lws for group in indexes for lws in _lws(ctx, layout, group)),
+        nodes=ctx.nodes,
+        launcher=ctx.launcher,
+        scaled_externally=ctx.role.autoscaling is not None,
+    )
+
+
+def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]:
+    service, role = ctx.meta.service, ctx.role
+    replicas = tuple(
+        ReplicaPlan(
+            index,
+            object_names.leader_worker_set(service, role.name, index, group),
+            object_names.task(role.name, index),
+            group,
+        )
+        for index in range(role.replicas)
+    )
+    if layout is Layout.PER_REPLICA or not replicas:
+        return tuple(
+            LwsPlan(replica.name, replica.task, (replica,), replica.index, group)
+            for replica in replicas
+        )
+    return (
+        LwsPlan(object_names.role_lws(service, role.name, group), role.name, replicas, None, group),
+    )
+
+
+@dataclass(frozen=True)
+class RoleRollout:
+    """The rolling update settings of one role, with defaults.
+
+    Attributes:
+        max_unavailable: Replicas that the update may make unavailable.
+        max_surge: Replicas that the update may start beside the existing replicas.
+        partition: Replicas with lower ordinals keep their pod template.
+        timeout: How long the update of one replica may take.
+    """
+
+    strategy: RolloutStrategy
+    max_unavailable: int
+    max_surge: int
+    partition: int
+    timeout: str
+
+    @property
+    def parallel_limit(self) -> int | None:
+        """Required replicas that may change at the same time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
+
+
+def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
+    """Returns the settings of a role: its own, else the service's, else the defaults."""
+    strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
+    timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
+    if service.level is RolloutLevel.GROUP:
+        # The service counts groups; inside of a group nothing is held back.
+        return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
+    limit = explicit(service, role, "max_unavailable")
+    # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
+    whole = role.lws and role.lws[0].ordinal is None
+    count = role.group_replicas if whole else len(role.replicas)
+    return RoleRollout(
+        strategy,
+        count_replicas(1 if limit is None else limit, count),
+        count_surge(explicit(service, role, "max_surge") or 0, count),
+        explicit(service, role, "partition") or 0,
+        timeout,
+    )
+
+
+def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
+    """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
+    value = None if role.args.rollout is None else getattr(role.args.rollout, field)
+    return getattr(service, field) if value is None else value
+
+
+def locate_rollout_field(role: RolePlan, field: str) -> Location:
+    """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
+    alias = RoleRolloutArgs.model_fields[field].alias or field
+    stated = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return ("roles", role.position, "rollout", alias) if stated else ("rollout", alias)
+
+
+def count_replicas(limit: int | str, replicas: int) -> int:
+    """Returns a count, or a percentage of the replicas rounded down, at least 1."""
+    if isinstance(limit, int):
+        return limit
+    return max(1, replicas * int(limit.removesuffix("%")) // 100)
+
+
+def count_surge(limit: int | str, replicas: int) -> int:
+    """Returns a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
+    if isinstance(limit, str):
+        limit = -(-replicas * int(limit.removesuffix("%")) // 100)
+    return min(limit, replicas)
