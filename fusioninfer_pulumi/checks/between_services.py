@@ -41,7 +41,7 @@ def check_targets(
     fails = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
         place = (*at, "split", index, "service")
-        other = _neighbour(plan, plans, share.service)
+        other = _find_service(plan, plans, share.service)
         if other is None:
             if complete:
                 yield from _missing_findings(place, plan, plans, share.service, fails)
@@ -68,7 +68,7 @@ def check_targets(
     by = route.routed_by
     if by is None or by == plan.service:
         return
-    other = _neighbour(plan, plans, by)
+    other = _find_service(plan, plans, by)
     if other is None and complete:
         yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
     elif other is not None and (other.routing is None or other.routing.route is None):
@@ -76,7 +76,7 @@ def check_targets(
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
 
 
-def _neighbour(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
+def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
     """Return the service of that name in the same namespace, None if none is known."""
     return next(
         (
@@ -161,18 +161,27 @@ class Cluster:
             for index, share in enumerate(route.split or ())
             if share.weight
             and share.service in existing
-            and _neighbour(plan, self._plans, share.service) is None
+            and _find_service(plan, self._plans, share.service) is None
         ]
 
 
 def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
-    router, theirs = plan.routing, other.routing
-    if router is None or theirs is None or router.route is None or theirs.route is None:
+    router, other_routing = plan.routing, other.routing
+    if (
+        router is None
+        or other_routing is None
+        or router.route is None
+        or other_routing.route is None
+    ):
         return
-    if _hands_over(plan, other) or _hands_over(other, plan) or not share_gateway(router, theirs):
+    if (
+        _gives_all_requests(plan, other)
+        or _gives_all_requests(other, plan)
+        or not share_gateway(router, other_routing)
+    ):
         return
-    host = _shared_host(router.route, theirs.route)
-    taken = _matches(theirs.route)
+    host = _shared_host(router.route, other_routing.route)
+    taken = _matches(other_routing.route)
     if host is not None and any(match in taken for match in _matches(router.route)):
         yield warning(
             ROUTES_CONFLICT,
@@ -183,7 +192,7 @@ def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Findin
         )
 
 
-def _hands_over(plan: ServicePlan, other: ServicePlan) -> bool:
+def _gives_all_requests(plan: ServicePlan, other: ServicePlan) -> bool:
     """Whether a service gives all requests to another one, whose route takes over."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
@@ -194,7 +203,8 @@ def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
     """Return a host that both routes name, None for none: a more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
-    theirs = [host for host in other.hostnames or () if not is_output(host)]
+    other_hosts = [host for host in other.hostnames or () if not is_output(host)]
     return next(
-        (host for host in one.hostnames or () if not is_output(host) and host in theirs), None
+        (host for host in one.hostnames or () if not is_output(host) and host in other_hosts),
+        None,
     )

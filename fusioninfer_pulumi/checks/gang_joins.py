@@ -102,8 +102,8 @@ class _Member:
         assert self.running is not None
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
         # A surge by all replicas leaves one out.
-        beside = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held_back)
+        surge = min(self.step.rollout.max_surge, count - 1)
+        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.held_back)
 
 
 def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
@@ -122,14 +122,14 @@ def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
     ]
     if not any(member.joins for member in members):
         return []
-    findings = list(_held_back(members))
+    findings = list(_check_partitions(members))
     if not findings:
         # LeaderWorkerSets that keep their template do not take part.
         members = [member for member in members if not (member.joins and member.step.frozen)]
-    return [*findings, *_blocked(members)]
+    return [*findings, *_check_order(members)]
 
 
-def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
+def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
         member.step.name: len(member.planned.replicas) - member.held_back for member in members
     }
@@ -146,7 +146,7 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
         )
 
 
-def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
+def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
     """Yield an error for each role whose first replicas wait for those that change after them.
 
     Each round assumes that the roles of earlier findings change all at once.

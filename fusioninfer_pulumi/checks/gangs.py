@@ -161,19 +161,19 @@ def _pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        written = pod.written["spec"].get(field)
-        if wanted is not None and written not in (None, wanted):
-            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(written)}'
+        user_value = pod.written["spec"].get(field)
+        if wanted is not None and user_value not in (None, wanted):
+            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
-    written = _annotations(pod).get(labels.QUEUE_NAME)
-    if written not in (None, queue) and not is_output(queue):
+    user_value = _annotations(pod).get(labels.QUEUE_NAME)
+    if user_value not in (None, queue) and not is_output(queue):
         yield error(
             SCHEDULER_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(written)}',
+            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(user_value)}',
         )
 
 

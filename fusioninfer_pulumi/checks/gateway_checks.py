@@ -70,8 +70,8 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
     tls = (args.endpoint_picker or EndpointPickerArgs()).tls
     if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
         always = known.epp_tls is EppTls.ALWAYS
-        say = error if always else warning
-        yield say(
+        make_finding = error if always else warning
+        yield make_finding(
             PICKER_TLS_REQUIRED,
             (*at, "endpointPicker", "tls", "enabled"),
             f"{known.name} uses TLS to the endpoint picker"

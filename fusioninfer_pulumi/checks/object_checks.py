@@ -57,12 +57,14 @@ def find_user_field(
 
     Otherwise it is the next field around it that the user wrote.
     """
-    field, below, written = _origin(location, manifest, plan)
-    kept = _kept(below, written)
-    return (*field, *kept), len(kept) == len(below) and written is not None
+    field, below, user_value = _find_origin(location, manifest, plan)
+    location_in_user_value = _cut_to_user_value(below, user_value)
+    return (*field, *location_in_user_value), len(location_in_user_value) == len(
+        below
+    ) and user_value is not None
 
 
-def _origin(
+def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
     """Return the user's field behind a part of an object, the location in it, and its value."""
@@ -71,7 +73,7 @@ def _origin(
     if at[:2] == ("metadata", "annotations"):
         return ("metadata", "annotations"), at[2:], plan.annotations
     if manifest["kind"] == KIND:
-        return _of_pod(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
+        return _find_pod_origin(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
     if plan.routing is not None:
         router = plan.routing.at
         args = plan.routing.args
@@ -86,7 +88,7 @@ def _origin(
     return (), at, None
 
 
-def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
+def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
     (role,) = (role for role in plan.roles if role.name == name)
     if at[:3] in (_LEADER, _WORKER):
         pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
@@ -94,15 +96,15 @@ def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Locat
     return role.pods.leader.path[:2], at, None
 
 
-def _kept(location: Location, written: Any) -> Location:
+def _cut_to_user_value(location: Location, user_value: Any) -> Location:
     """Cut a location where the user's value ends."""
     for count, key in enumerate(location):
         there = (
-            key in written
-            if isinstance(written, Mapping)
-            else isinstance(key, int) and isinstance(written, Sequence) and key < len(written)
+            key in user_value
+            if isinstance(user_value, Mapping)
+            else isinstance(key, int) and isinstance(user_value, Sequence) and key < len(user_value)
         )
-        if not there or isinstance(written, str):
+        if not there or isinstance(user_value, str):
             return location[:count]
-        written = written[key]
+        user_value = user_value[key]
     return location

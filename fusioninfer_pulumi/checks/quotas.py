@@ -83,11 +83,11 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
                 others = max(all_used - held[resource], Decimal(0))
                 if amount and allowed < amount + others:
-                    beside = f" beside {_text(others)} in use by others" if others else ""
+                    in_use = f" beside {_write(others)} in use by others" if others else ""
                     message = (
                         f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
-                        f"{_text(allowed)} {resource}{beside}, and {_ask(users)} for {amount}: "
-                        "pods beyond it are not created"
+                        f"{_write(allowed)} {resource}{in_use}, and {_services_ask(users)} for "
+                        f"{amount}: pods beyond it are not created"
                     )
                     yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
@@ -101,7 +101,7 @@ def _running(
         return None
     services = {plan.service for plan in plans}
     own = (pod for pod in pods if pod["metadata"]["labels"][labels.SERVICE] in services)
-    return sum(map(_held, own), Counter[str]())
+    return sum(map(_count_pod, own), Counter[str]())
 
 
 @dataclass(frozen=True)
@@ -148,23 +148,23 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], kueue: 
     for resource in sorted(set().union(*map(_requested, users)) - covered):
         askers = [plan for plan in users if resource in _requested(plan)]
         message = (
-            f"ClusterQueue {name} has no quota of {resource}, which {_ask(askers)} for: "
+            f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(askers)} for: "
             "Kueue starts no replica with it"
         )
         yield askers, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     needed = sum((_accelerators(plan) for plan in users), Counter[str]())
     for resource, amount in needed.items():
-        most = _most(cluster_queue, resource, kueue)
+        most = _admissible(cluster_queue, resource, kueue)
         if resource in covered and most < amount:
             borrowed = " with what it may borrow" if _cohort(cluster_queue) else ""
             message = (
-                f"ClusterQueue {name} allows {_text(most)} {resource}{borrowed}, and "
-                f"{_ask(users)} for {amount}: replicas beyond it wait"
+                f"ClusterQueue {name} allows {_write(most)} {resource}{borrowed}, and "
+                f"{_services_ask(users)} for {amount}: replicas beyond it wait"
             )
             yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
 
 
-def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
+def _admissible(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
     """Return the most that a ClusterQueue can admit while no other uses the cohort's quota."""
     cohort = _root(_cohort(cluster_queue), kueue)
     members = [(_cohort(other), other) for other in kueue.cluster_queues.values()]
@@ -225,7 +225,7 @@ def _limits(quota: Object) -> dict[str, Decimal]:
     }
 
 
-def _held(pod: Object) -> Counter[str]:
+def _count_pod(pod: Object) -> Counter[str]:
     """Count the accelerators of a pod as quotas do: none once it has ended."""
     if (pod.get("status") or {}).get("phase") in _ENDED:
         return Counter()
@@ -259,11 +259,11 @@ def _by_name(objects: Iterable[Object]) -> dict[str, Object]:
     return {item["metadata"]["name"]: item for item in objects}
 
 
-def _ask(users: Sequence[ServicePlan]) -> str:
+def _services_ask(users: Sequence[ServicePlan]) -> str:
     """Write subject and verb of a sentence: `a asks`, `a, b ask`."""
     names = ", ".join(dict.fromkeys(plan.service for plan in users))
     return f"{names} ask{'s' if len(users) == 1 else ''}"
 
 
-def _text(amount: Decimal) -> str:
+def _write(amount: Decimal) -> str:
     return quantity.write(amount)

@@ -246,9 +246,9 @@ def _refusals(
             # It may recognize controllers by their user, and the dry run has another user.
             or (tried.template is not None and _WEBHOOK in answer.words)
         )
-        say = warning if lenient else error
+        make_finding = warning if lenient else error
         message = f"the API server rejects {tried.name}: {name}{_shown(words)}"
-        yield words, say(API_SERVER_REFUSES, at, message)
+        yield words, make_finding(API_SERVER_REFUSES, at, message)
 
 
 RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)

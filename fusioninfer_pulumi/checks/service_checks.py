@@ -63,9 +63,9 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         if role.pods.rank_ports == 1:
             continue
         asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
-        say = error if asked else warning
+        make_finding = error if asked else warning
         field = ("parallelism", "portPerRank") if asked else ()
-        yield say(
+        yield make_finding(
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
             f"{role.name} serves on ports {role.pods.ports_text}, but the Service reaches only "

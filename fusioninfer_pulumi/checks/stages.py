@@ -79,17 +79,17 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
     findings = [*expansion.findings, *of_presets]
     # Other findings about a role whose container could not be written mean nothing.
-    unwritten = expansion.incomplete
-    others = (*built.findings, *_findings(built), *problems)
-    findings += [finding for finding in others if finding.location[:2] not in unwritten]
+    incomplete = expansion.incomplete
+    others = (*built.findings, *_check_stages(built), *problems)
+    findings += [finding for finding in others if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
-    return replace(plan, findings=tuple(_at_written(finding, args) for finding in ordered))
+    return replace(plan, findings=tuple(_locate_in_role(finding, args) for finding in ordered))
 
 
-def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
+def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
     """Move a finding in a generated part of a template to the field that the user wrote."""
     match finding.location:
         case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
@@ -108,7 +108,7 @@ def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
     return finding
 
 
-def _findings(built: BuiltService) -> Iterator[Finding]:
+def _check_stages(built: BuiltService) -> Iterator[Finding]:
     for ctx, pods in built.pods:
         for of_pods in _POD_CHECKS:
             yield from of_pods(pods, ctx)
@@ -133,7 +133,7 @@ def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """Estimate and check the memory of roles whose accelerators are known."""
-    if not any(_concerns_capacity(role) for role in plan.roles):
+    if not any(_needs_capacity_check(role) for role in plan.roles):
         return {}, []
     # Imported here: only such services need it.
     from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
@@ -147,7 +147,7 @@ def check_memory(
     return memory, list(findings)
 
 
-def _concerns_capacity(role: RolePlan) -> bool:
+def _needs_capacity_check(role: RolePlan) -> bool:
     """Whether a role names accelerators or nodes, splits its model, or limits its sequences."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:

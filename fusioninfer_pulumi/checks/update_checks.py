@@ -115,14 +115,14 @@ def check_layout_change(
     # Without a written layout it changes with the first and the last `autoscaling`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
-    staying = sorted(name for name, role in others.items() if role in roles or name in planned)
-    if staying:
+    unchanged = sorted(name for name, role in others.items() if role in roles or name in planned)
+    if unchanged:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
                 f"{layout.value} cannot replace {other.value} in a running role "
-                f"({listed(staying)}); {keep}rename each role in the same update, which starts "
+                f"({listed(unchanged)}); {keep}rename each role in the same update, which starts "
                 "the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
@@ -150,7 +150,9 @@ def check_subgroup_policies(plan: Topology, differing: Collection[str]) -> list[
         return []
     changing = {step.name for step in update_order(plan) if not step.frozen}
     return [
-        finding for role in plan.roles for finding in _refused(plan, role, changing & {*differing})
+        finding
+        for role in plan.roles
+        for finding in _policy_findings(plan, role, changing & {*differing})
     ]
 
 
@@ -209,7 +211,9 @@ def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
+def _policy_findings(
+    plan: Topology, role: RolePlan, changing: Collection[str]
+) -> Iterator[Finding]:
     rollout = resolve_rollout(plan.rollout, role)
     changed = [lws for lws in role.lws if lws.name in changing]
     if rollout.strategy is not RolloutStrategy.ROLLING or not changed:

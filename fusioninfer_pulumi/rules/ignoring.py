@@ -48,12 +48,12 @@ def check_ignored_rules(
         return
     from fusioninfer_pulumi.rules.catalog import all_rules  # noqa: PLC0415  # few ignore
 
-    refused = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
+    error_rules = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
     for rule in sorted(ignored):
         if rule not in all_rules():
             near = closest_name(rule, all_rules())
             hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
             yield warning(IGNORED_RULE_UNKNOWN, at, f"no rule has the id {shown(rule)}; {hint}")
-        elif rule in refused:
+        elif rule in error_rules:
             message = f"{rule} is an error here, which is never ignored; correct it"
             yield warning(IGNORED_RULE_IS_ERROR, at, message)

@@ -35,12 +35,17 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
         command = pod.user_command
-        slips = list(_misspelt(pod))
+        misspelled = list(_misspelled_resources(pod))
         # Names that the API server refuses are findings of the template.
-        yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
+        yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
-        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, command):
+        if (
+            engine is None
+            or misspelled
+            or _has_devices(pod)
+            or _needs_none(pod, pods.command, command)
+        ):
             continue
         requested = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
         asks = f"asks for {requested[0]}" if requested else "asks for none"
@@ -69,8 +74,8 @@ def _has_devices(pod: Pod) -> bool:
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> bool:
-    image = command.image if pod.leads else written.image
+def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
+    image = command.image if pod.leads else user_command.image
     built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     named = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
@@ -79,7 +84,7 @@ def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> boo
     return built or named or command.value("--device") == "cpu"
 
 
-def _misspelt(pod: Pod) -> Iterator[Finding]:
+def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
     """Report misspelled names of accelerators."""
     for field in ("containers", "initContainers"):
         for index, container in enumerate(pod.written["spec"].get(field) or ()):
@@ -94,8 +99,8 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     # No other device has such a name in the plural.
                     plain = str(name).lower().removesuffix("s")
                     same = plain == meant.lower().removesuffix("s")
-                    say = error if same else warning
-                    yield say(
+                    make_finding = error if same else warning
+                    yield make_finding(
                         UNKNOWN_RESOURCE,
                         (*at, kind, str(name)),
                         f"unknown device, so no node has it; did you mean {meant}?",

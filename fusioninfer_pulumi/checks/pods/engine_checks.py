@@ -98,12 +98,14 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Check the arguments of all roles; report a field that roles share once."""
     findings = [
-        finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
+        finding
+        for ctx, pods in roles
+        for finding in (*_check_user_arguments(pods, ctx), *_check_added_arguments(pods, ctx))
     ]
     return list(dict.fromkeys(findings))
 
 
-def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def _check_user_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = pod.user_command, read_plain_variables(pod.own)
@@ -114,7 +116,7 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.under(*pod.container_path)
 
 
-def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def _check_added_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check what fields of the role ask for against the release."""
     for finding in check_generated_arguments(pods.command, pods.leader.user_command):
         yield finding.at(*ctx.at())

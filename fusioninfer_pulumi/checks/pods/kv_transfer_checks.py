@@ -63,8 +63,8 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the topic of KV events against what endpoint pickers read."""
     args, served, at = ctx.role.kv_events, pods.command.served_names, ctx.at("kvEvents", "topic")
-    engine, written = pods.command.engine, pods.leader.user_command
-    if args is None or engine is None or written.has(KV_EVENTS_FLAG):
+    engine, user_command = pods.command.engine, pods.leader.user_command
+    if args is None or engine is None or user_command.has(KV_EVENTS_FLAG):
         return
     if args.topic is None and served is not None and len(set(served)) > 1:
         # The endpoint picker looks events up by the name that a request asks for.
@@ -134,9 +134,9 @@ def _argument_findings(
         elif name in OWNED_FLAGS:
             yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
         elif name not in release.flags:
-            say = warning if own_image else error
+            make_finding = warning if own_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"
-            yield say(FLAG_UNKNOWN, (*at, index), message)
+            yield make_finding(FLAG_UNKNOWN, (*at, index), message)
     if sidecar.https:
         yield warning(
             POOL_PODS_SERVE_HTTPS,

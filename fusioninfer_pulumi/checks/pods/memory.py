@@ -93,7 +93,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     What is written there counts as memory of the container that writes it.
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-    written = len(pod.written["spec"].get("volumes") or ())
+    user_volumes = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
             _amount(read_limit(container, "memory"))
@@ -104,12 +104,10 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        library_generates_container = isinstance(index, int) and index < written
+        is_user_volume = isinstance(index, int) and index < user_volumes
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            (*at, "sizeLimit")
-            if library_generates_container
-            else ctx.at("kvTransfer", "sharedMemory"),
+            (*at, "sizeLimit") if is_user_volume else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )

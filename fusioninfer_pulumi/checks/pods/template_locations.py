@@ -100,17 +100,17 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             seen.add((moved.rule, moved.location))
 
 
-def is_generated_label(written: Any, location: Location) -> bool:
+def is_generated_label(user_template: Any, location: Location) -> bool:
     """Whether a location is that of a label which the user did not write.
 
     Names that become labels are checked where they are planned.
     """
-    metadata = known_mapping(known_mapping(written).get("metadata"))
+    metadata = known_mapping(known_mapping(user_template).get("metadata"))
     user_labels = known_mapping(metadata.get("labels"))
     return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
 
 
-def find_user_location(finished: Any, written: Any, location: Location) -> Location:
+def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
     """Return a location of a finished template in the template that the user wrote.
 
     Generated items of lists stand behind those of the user, or are merged with them by name. What
@@ -119,24 +119,24 @@ def find_user_location(finished: Any, written: Any, location: Location) -> Locat
     at: list[str | int] = []
     for position, part in enumerate(location):
         if isinstance(part, int):
-            index = _index(finished, written, part)
+            index = _find_user_index(finished, user_template, part)
             if index is None:
                 break
             at.append(index)
-            finished, written = finished[part], written[index]
+            finished, user_template = finished[part], user_template[index]
         else:
-            if not isinstance(written, Mapping):
+            if not isinstance(user_template, Mapping):
                 break
-            if part not in written and position < len(location) - 1:
+            if part not in user_template and position < len(location) - 1:
                 break
             at.append(part)
-            finished, written = known_mapping(finished).get(part), written.get(part)
+            finished, user_template = known_mapping(finished).get(part), user_template.get(part)
     return tuple(at)
 
 
-def _index(finished: Any, written: Any, index: int) -> int | None:
+def _find_user_index(finished: Any, user_template: Any, index: int) -> int | None:
     """Return the index of a finished item in the user's list, None if it is generated."""
-    items = known_list(written)
+    items = known_list(user_template)
     name = known_mapping(finished[index]).get("name")
     if index < len(items) and known_mapping(items[index]).get("name") == name:
         return index
@@ -149,7 +149,7 @@ def _index(finished: Any, written: Any, index: int) -> int | None:
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     at = find_user_location(pod.template, pod.written, location)
-    generated = _generated(pod, location) if at != location else None
+    generated = _find_generated_item(pod, location) if at != location else None
     if generated is None:
         return (*pod.path, *at)
     field, ordinal, rest = generated
@@ -164,7 +164,7 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     return (*pod.path, *at)
 
 
-def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
+def _find_generated_item(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
     """Return list, ordinal and rest of a location in a generated item of a list."""
     if len(location) < 3:
         return None
@@ -197,15 +197,15 @@ def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
         return
     at: Location = (*routing.at, "endpointPicker")
     epp = routing.picker.epp
-    written = epp.args.template or {}
-    yield from check_credentials((*at, "template"), written)
-    finished = overlay(pod_template(epp), written)
+    user_template = epp.args.template or {}
+    yield from check_credentials((*at, "template"), user_template)
+    finished = overlay(pod_template(epp), user_template)
     for finding in check_template(finished, Owner.DEPLOYMENT):
         location = finding.location
-        if is_generated_label(written, location):
+        if is_generated_label(user_template, location):
             continue
-        kept = find_user_location(finished, written, location)
-        if len(kept) < len(location) and "resources" in location:
+        user_location = find_user_location(finished, user_template, location)
+        if len(user_location) < len(location) and "resources" in location:
             yield finding.at(*at, *location[location.index("resources") :])
         else:
-            yield finding.at(*at, "template", *kept)
+            yield finding.at(*at, "template", *user_location)
