@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.model import AccessMode
+from fusioninfer_pulumi.api.model import AccessMode, hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service_shape import serving
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
@@ -13,6 +13,7 @@ from fusioninfer_pulumi.kube.object_names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.pods.model_files import model_files
+from fusioninfer_pulumi.presets.model_layout import model_bytes
 from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
@@ -48,10 +49,13 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     if cache.storage is not None:
         yield from _access(cache.storage.access_modes, roles, pods)
         size = cache.storage.size
-        if model.size is not None and quantity.parse(size) < quantity.parse(model.size):
-            message = f"{size} is smaller than the model ({model.size}, model.size)"
+        weights = model.size or model_bytes(model, hub_name(model.uri) or "")
+        if weights is not None and quantity.parse(size) < quantity.parse(weights):
+            amount = f"{quantity.parse(weights) / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
-            yield error(CACHE_BELOW_MODEL_SIZE, at, f"{message}; raise it")
+            # A known model's weights may be those of another precision.
+            make_finding = error if model.size is not None else warning
+            yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
 
 
 def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:

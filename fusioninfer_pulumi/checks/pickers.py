@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -81,15 +82,20 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
-            able = max(
-                (f for f in FAMILIES.values() if can_read_metrics(f, metrics)),
-                key=lambda family: (family.repository == epp.family.repository, family.versions),
-            )
+            image = _newest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
                 f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
-                f"{metrics.kv_cache}; use {able.image}"
+                f"{metrics.kv_cache}; use {image}"
             )
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
+
+
+def _newest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
+    """Return the newest image with a feature, if possible of the family's own repository."""
+    able = (candidate for candidate in FAMILIES.values() if is_able(candidate))
+    return max(
+        able, key=lambda other: (other.repository == family.repository, other.versions)
+    ).image
 
 
 def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -291,25 +297,22 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 
 
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    def images(able: Callable[[EppFamily], bool]) -> str:
-        return ", ".join(candidate.image for candidate in FAMILIES.values() if able(candidate))
-
     def pairs(candidate: EppFamily) -> bool:
         return all(
             candidate.registers(plugin["type"]) for plugin in build_pairing_plugins(request.groups)
         )
 
     if not family.supports_pd:
+        image = _newest_image(family, lambda candidate: candidate.supports_pd)
         message = (
-            f"{request.strategy.value} needs plugins that no {family.name} image has; "
-            f"images that have them: {images(lambda candidate: candidate.supports_pd)}"
+            f"{request.strategy.value} needs plugins that no {family.name} image has; use {image}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
     if not pairs(family):
         message = (
-            f"{family.name} cannot keep prefill and decode of a request in one group; images that "
-            f"can: {images(pairs)}"
+            f"{family.name} cannot keep prefill and decode of a request in one group; use "
+            f"{_newest_image(family, pairs)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
@@ -323,14 +326,12 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     if not rewrites:
         return
     if epp.family.rewrite_api is None:
-        able = ", ".join(
-            family.image for family in FAMILIES.values() if family.rewrite_api is not None
-        )
+        image = _newest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
-            f"model names; images that support them: {able}",
+            f"model names; use {image}",
         )
         return
     served = [(role.name, role.pods.command.requestable_names) for role in parts.served]

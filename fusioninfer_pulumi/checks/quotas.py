@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.checks.name_checks import count_groups
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -234,14 +235,18 @@ def _count_pod(pod: Object) -> Counter[str]:
 
 
 def _accelerators(plan: ServicePlan) -> Counter[str]:
-    """Count the accelerators of all pods of a service, by resource name."""
+    """Count the accelerators of all pods of a service, by resource name.
+
+    Autoscaled roles count with `maxReplicas`, and replicas that an update adds count as well.
+    """
     needed = Counter[str]()
     for role in plan.roles:
+        replicas = sum(count_groups(plan.rollout, role, lws) for lws in role.lws)
         pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
         for template, count in pods:
             for resource, amount in pod_requests(template).items():
                 if is_accelerator(resource):
-                    needed[resource] += int(amount) * count * len(role.replicas)
+                    needed[resource] += int(amount) * count * replicas
     return +needed
 
 

@@ -122,7 +122,7 @@ def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any
         made(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
-        InvalidServiceError, match="write layout: PerRole to keep it, give each role"
+        InvalidServiceError, match="write layout: PerRole to keep it, rename each role"
     ):
         made(engine, unwritten())
     assert made(engine, unwritten(autoscaling=scaled)).children

@@ -137,7 +137,7 @@ def test_component_and_diff_say_the_same(
         wide(each, 5 if each and each.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
         for each in (before, after)
     )
-    told = ["roles[0].subGroupPolicy: LeaderWorkerSet does not change it"] if differ else []
+    told = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
     changed(engine, old, new, *told)
     found = compare(rendered(old), rendered(new))
     actions = {change.action for change in found.objects}

@@ -260,15 +260,9 @@ def test_every_generated_config_passes_its_own_check(family: Any, request: EppRe
         }
 
 
-ABLE = ", ".join(
-    [
-        "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
-        "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
-    ]
-)
 NO_PD = (
     "strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; "
-    f"images that have them: {ABLE}"
+    "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 )
 
 
@@ -345,7 +339,7 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             {"scorers": {"queue": 1}},
             [
                 (
-                    "scorers: strategy prefix-cache scores by prefix-cache, which is not in "
+                    "scorers: strategy prefix-cache uses scorer prefix-cache, which is not in "
                     '["queue"]; add it, or choose another strategy'
                 ),
             ],
@@ -356,8 +350,8 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             {"scorers": {}},
             [
                 (
-                    "scorers: strategy queue-size scores by queue, which is not in []; add it, or "
-                    "choose another strategy"
+                    "scorers: strategy queue-size uses scorer queue, which is not in []; add it, "
+                    "or choose another strategy"
                 ),
             ],
         ),

@@ -119,8 +119,8 @@ def test_the_picker_is_scraped_where_it_serves_metrics(
         (
             service(role(), monitoring={}),
             (
-                "roles[0].template: monitoring finds pods by declared ports, and port 8000, on "
-                "which inference is not declared; add it to the container's ports "
+                "roles[0].template: monitoring finds pods by declared ports, and port 8000 of "
+                "inference is not declared; add it to the container's ports "
                 "({name: http, containerPort: 8000}), or set monitoring.engines to false"
             ),
         ),

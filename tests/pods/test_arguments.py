@@ -118,7 +118,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         [
             (
                 "roles[2]: transfers its KV cache with SharedStorageConnector (vllm), role prefill "
-                "by NixlConnector (vllm); use the same in all prefillers and decoders"
+                "with NixlConnector (vllm); use the same in all prefillers and decoders"
             )
         ],
     ),
@@ -136,11 +136,11 @@ def test_the_wrong_way_is_refused() -> None:
     prefill, decode = config(kv_role="kv_consumer"), config(kv_role="kv_producer")
     assert problems(pair(engine("m", *prefill), engine("m", *decode))) == [
         (
-            "roles[1]: a prefiller conflicts with componentType kv_consumer: the KV cache is "
+            "roles[1]: kv_role kv_consumer conflicts with componentType prefiller: the KV cache is "
             "transferred from prefillers to decoders"
         ),
         (
-            "roles[2]: a decoder conflicts with componentType kv_producer: the KV cache is "
+            "roles[2]: kv_role kv_producer conflicts with componentType decoder: the KV cache is "
             "transferred from prefillers to decoders"
         ),
     ]
@@ -155,13 +155,13 @@ def test_arguments_that_cannot_be_read_are_a_warning() -> None:
     decode = engine(command=["sh", "-c", "vllm serve m $ARGS"])
     del decode["args"]
     (text,) = warnings(pair(decode=decode))
-    assert "whether the engine hands its KV cache over cannot be read here" in text
+    assert "cannot tell whether the engine transfers its KV cache" in text
 
 
 def test_without_a_router_disagreement_is_only_a_warning() -> None:
     manifest = pair(decode=engine("m", *config(kv_role="kv_both")), paired=False)
     assert problems(manifest) == []
-    assert len([text for text in warnings(manifest) if "hands its KV cache over" in text]) == 1
+    assert len([text for text in warnings(manifest) if "transfers its KV cache" in text]) == 1
 
 
 def test_a_connector_that_is_gone_is_a_warning() -> None:

@@ -82,7 +82,7 @@ def test_volcano_has_to_be_told() -> None:
         ),
     ):
         (one,) = [warning for warning in warnings(manifest) if "Volcano binds" in warning]
-        assert one.startswith(f"warning: roles[0].{at}: Volcano binds such pods without")
+        assert one.startswith(f"warning: roles[0].{at}: Volcano binds these pods without")
         assert one.endswith(f"or set schedulingStrategy.{out}")
     assert said(claiming(GPUS)) == []
 

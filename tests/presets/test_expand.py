@@ -396,7 +396,7 @@ def test_a_release_beside_an_image_is_refused() -> None:
     (text,) = said(manifest, "error")
     assert text == (
         "roles[0].engine.version: conflicts with the template's image vllm/vllm-openai:v0.31.0; "
-        "remove one"
+        "remove one of them"
     )
 
 

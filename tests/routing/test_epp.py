@@ -84,13 +84,13 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     ),
     "scorers without the strategy's own": (
         routed(strategy="lora-affinity", scorers={"queue": 1}),
-        "roles[0].scorers: strategy lora-affinity scores by lora, which is not in ",
+        "roles[0].scorers: strategy lora-affinity uses scorer lora, which is not in ",
     ),
     "prefill and decode on an image that cannot": (
         pair(strategy="pd-disaggregation", endpointPicker={"image": V1_2}),
         (
-            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; images "
-            "that have them: "
+            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; use "
+            "ghcr.io/llm-d/"
         ),
     ),
     "a threshold where the strategy follows from the roles": (

@@ -89,7 +89,7 @@ def test_a_picker_that_cannot_is_refused() -> None:
     (found,) = problems(paired(endpointPicker=old))
     assert found == (
         "roles[0].endpointPicker.image: llm-d-0.9 cannot keep prefill and decode of a request in "
-        "one group; images that can: ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+        "one group; use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
     )
 
 

@@ -149,8 +149,8 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
         routed(role("a", port=8000), listening("b", 8080)),
         [
             (
-                "roles[0]: pods of a pool must serve on one port, gota "
-                "8000, b 8080); give them one port"
+                "roles[0]: pods of a pool must serve on one port, got a "
+                "8000, b 8080; give the roles one port"
             )
         ],
     ),

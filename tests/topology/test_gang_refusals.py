@@ -67,11 +67,9 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 },
             ),
             (
-                f"roles[1].subGroupPolicy: Volcano never schedules Volcano never schedules "
-                f"Volcano never schedules several subgroups with the annotation {SUBGROUPS} , "
-                f"because it requires all "
-                f"pods of a replica on the same "
-                f"nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
+                f"roles[1].subGroupPolicy: Volcano never schedules several subgroups with the "
+                f"annotation {SUBGROUPS}, because it requires all pods of a replica on the same "
+                "nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
             ),
         ),
         (

@@ -157,7 +157,7 @@ def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str)
 
 def test_a_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
     manifest = service(role(), metadata={"labels": {QUEUE: "team"}})
-    reason = "all objects get it, and replicas wait in a queue that the plan does not know"
+    reason = "is copied to all objects, so replicas wait in a queue that the plan does not know"
     remedy = "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead"
     assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 
