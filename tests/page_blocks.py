@@ -1,16 +1,15 @@
-"""The code blocks of the pages: what each one is, and the folder that a page builds up.
+"""Code blocks of the documentation.
 
-A block says what it is by its language and title, which the site shows above it:
+The language and title of a block say how it is tested. The blocks of a page share one folder:
 
-- `yaml title="qwen.yaml"`: a file that is complete; `yaml title="part of spec"` or
-  `"part of roles[0]"`: a fragment of an InferenceService, and of what.
-- `python title="__main__.py"`: a file, too. It becomes the program of a Pulumi project.
-- `diff title="service.py"`: an edit of a file that a block before it wrote or copied.
-- `console`: commands after `$`, each followed by exactly what it prints. `…` alone on a line
-  stands for lines left out; within a line, for times and folders that differ each time. Commands of
-  Pulumi and `make` are run by `e2e/engine/test_tutorial.py`.
-- `bash`: commands for the reader's own cluster or repository; only their form is checked.
-- Other languages show other tools' files (`toml`, `typescript`, `go`, ...) or text.
+- `yaml title="qwen.yaml"`: a complete file; `yaml title="part of spec"` or
+  `"part of roles[0]"`: a fragment of an InferenceService.
+- `python title="__main__.py"`: the program of a Pulumi project; `test_*.py`: tests that pass.
+- `diff title="service.py"`: an edit of an earlier file.
+- `console`: commands after `$`, each followed by its exact output. `…` stands for omitted lines or,
+  within a line, for text that varies. `e2e/engine/test_tutorial.py` runs Pulumi and `make`.
+- `bash`: commands for the reader's cluster or repository; not run, only their form is checked.
+- Other languages are not tested.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class Block:
     """One code block.
 
     Attributes:
-        page: Path of its page below the root.
-        line: Line on which it begins, from 1.
-        language: What stands after the fence.
+        page: Path of its page in the repository.
+        line: First line, from 1.
+        language: Word after the fence.
         title: Its title, empty without one.
-        text: What it holds.
+        text: Its content.
     """
 
     page: str
@@ -51,12 +50,12 @@ class Block:
 
     @property
     def part_of(self) -> str:
-        """The field that a fragment is a part of, empty for whole files."""
+        """Field that contains the fragment; empty for whole files."""
         return self.title.removeprefix("part of ") if self.title.startswith("part of ") else ""
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page in their order."""
+    """Return the blocks of a page in order."""
     text, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix()
     return [
         Block(
@@ -72,21 +71,21 @@ def blocks(page: Path) -> list[Block]:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a console block, and the lines that it prints."""
+    """A command of a console block and its output."""
 
     line: str
     printed: tuple[str, ...]
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """The commands of a console block."""
+    """Yield the commands of a console block."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, *printed = part.rstrip("\n").split("\n")
         yield Command(line, tuple(each.rstrip() for each in printed))
 
 
 def matches(shown: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether lines are as shown, where a line of `…` stands for any number of lines."""
+    """Return whether the printed lines match those shown, with `…` as a wildcard."""
     if not shown:
         return not printed
     if shown[0].strip() == "…":
@@ -98,7 +97,7 @@ def matches(shown: tuple[str, ...], printed: list[str]) -> bool:
 
 
 def edit(block: Block, folder: Path) -> None:
-    """Makes the change of a diff block: its lines without `+` become those without `-`."""
+    """Apply a diff block to a file."""
     path = folder / block.title
     text, lines = path.read_text(encoding="utf-8"), block.text.splitlines(keepends=True)
     old = "".join(line[1:] for line in lines if line[0] in " -")
@@ -108,7 +107,7 @@ def edit(block: Block, folder: Path) -> None:
 
 
 def copy_template(words: list[str], folder: Path) -> None:
-    """Copies the template of a `pulumi new` without Pulumi, as it would."""
+    """Copy a template as `pulumi new` does."""
     name, (template,) = words[words.index("--name") + 1], [w for w in words if "templates/" in w]
     source = ROOT / "templates" / template.rpartition("/")[2]
     for each in source.iterdir():

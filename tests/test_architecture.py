@@ -19,7 +19,7 @@ LAYERS = {
     "api": ("api",),
     "engines": ("engines", "endpoint_pickers"),
     "build": ("pods", "topology", "routing", "operations", "rollout"),
-    "plan": ("plan", "capacity", "presets"),
+    "plan": ("plan", "capacity_package", "presets"),
     "checks": ("checks",),
     "loading": ("loading",),
     "component": ("component", "provider"),

@@ -1,4 +1,4 @@
-"""Every code block of the pages is run, or checked for what it says it is."""
+"""Code blocks in the documentation run, and links lead to files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import fusioninfer_pulumi
 from fusioninfer_pulumi.cli.main import main
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-#: Programs of the reader's own machine, whose commands cannot run here.
-_OUTSIDE = {
+#: Programs on the reader's machine: their commands are not run here.
+_READERS_PROGRAMS = {
     "source",
     "cd",
     "curl",
@@ -47,29 +47,34 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_python_page_has_every_public_name() -> None:
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=name)
+def test_guide_answers_one_question_in_400_words(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.partition("\n")[0].endswith("?")
+    assert len(text.split()) <= 400
+
+
+def test_python_page_lists_every_public_name() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     shown = {line.rpartition(".")[2] for line in page.splitlines() if line.startswith(":::")}
     public = {name: getattr(fusioninfer_pulumi, name) for name in fusioninfer_pulumi.__all__}
-    on_the_page_of_fields = {
+    on_fields_page = {
         name
-        for name, each in public.items()
+        for name, value in public.items()
         if name.endswith(("Args", "ArgsDict"))
-        or (isinstance(each, type) and issubclass(each, Enum) and name not in shown)
+        or (isinstance(value, type) and issubclass(value, Enum) and name not in shown)
     }
-    assert shown | on_the_page_of_fields == set(public)
+    assert shown | on_fields_page == set(public)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_the_blocks_of_a_page_work(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are written, commands are run, fragments are put into a service and checked."""
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write files, run commands, and check fragments within a valid service."""
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         _CHECKS[block.language](block)
@@ -86,7 +91,7 @@ def _file(block: Block) -> None:
 
 
 def _program(block: Block) -> None:
-    """A program is a file, and builds its services without an error."""
+    """Write a program; run its tests, or check the services of a Pulumi project."""
     if block.part_of:
         compile(block.text, str(block), "exec")
         return
@@ -108,7 +113,7 @@ def _program(block: Block) -> None:
 
 
 def _manifest(block: Block) -> None:
-    """A manifest is accepted, unless a command of the page shows why it is not."""
+    """Check a manifest. It may be invalid if the page shows its error."""
     _file(block)
     if not block.part_of and "kind: InferenceService" in block.text:
         page = Path(ROOT / block.page).read_text(encoding="utf-8")
@@ -117,7 +122,7 @@ def _manifest(block: Block) -> None:
 
 
 def _fragment(block: Block) -> None:
-    """A fragment is accepted as a part of a service that is right without it."""
+    """Check a fragment as part of a service that is valid without it."""
     part = yaml.safe_load(block.text)
     role = {
         "name": "inference",
@@ -145,9 +150,9 @@ def _fragment(block: Block) -> None:
     elif block.part_of == "roles":
         spec["roles"] += part
     elif " " in block.part_of:
-        return  # of something else, in words
+        return  # part of something else
     else:
-        assert re.fullmatch(r"roles\[0\]", block.part_of), f"{block}: part of what?"
+        assert re.fullmatch(r"roles\[0\]", block.part_of), f"{block}: unknown field"
         role.update(part)
     manifest = {
         "apiVersion": "fusioninfer.io/v1alpha1",
@@ -164,14 +169,14 @@ def _console(block: Block) -> None:
     assert found, f"{block}: no command"
     for command in found:
         if command.line.startswith(("pulumi ", "export ", "make ")):
-            _write_as_pulumi(shlex.split(command.line))
+            _imitate_pulumi(shlex.split(command.line))
             continue
         printed = _run(command.line, status=None)
         assert matches(command.printed, printed), (str(block), command.line, printed)
 
 
-def _write_as_pulumi(words: list[str]) -> None:
-    """Writes the files that a Pulumi command writes; the end-to-end tests run it."""
+def _imitate_pulumi(words: list[str]) -> None:
+    """Write the files that a Pulumi command writes; end-to-end tests run the real one."""
     if words[:2] == ["pulumi", "new"]:
         copy_template(words, Path())
     elif words[:3] == ["pulumi", "config", "set"]:
@@ -183,15 +188,15 @@ def _write_as_pulumi(words: list[str]) -> None:
         path.write_text(yaml.safe_dump(written), encoding="utf-8")
 
 
-def _outside(block: Block) -> None:
-    """Commands for elsewhere: known programs, our own command's options, targets that exist."""
+def _check_form(block: Block) -> None:
+    """Check commands that are not run: known programs, subcommands and make targets."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in block.text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("sudo "), comments=True)
         if not words:
             continue
         program = Path(words[0]).name
-        assert program in {"fusioninfer-pulumi", *_OUTSIDE}, f"{block}: {line}"
+        assert program in {"fusioninfer-pulumi", *_READERS_PROGRAMS}, f"{block}: {line}"
         if program == "make" and len(words) > 1:
             assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), f"{block}: {line}"
         if program == "fusioninfer-pulumi":
@@ -199,12 +204,12 @@ def _outside(block: Block) -> None:
                 assert main([words[1], "--help"]) == 0, f"{block}: {line}"
 
 
-def _shown(block: Block) -> None:
-    """Nothing to run: other languages, and text."""
+def _skip(block: Block) -> None:
+    """Skip other languages and text."""
 
 
 def _run(line: str, status: int | None = 0) -> list[str]:
-    """What a command prints, standard error after standard output."""
+    """Run a command; return the lines of standard output, then of standard error."""
     if line.startswith(("cat ", "sed ")):
         shown = subprocess.run(line, shell=True, check=True, capture_output=True, text=True)
         return shown.stdout.splitlines()
@@ -225,9 +230,9 @@ _CHECKS = {
     "yaml": _manifest,
     "python": _program,
     "console": _console,
-    "bash": _outside,
+    "bash": _check_form,
     "diff": lambda block: edit(block, Path()),
     **dict.fromkeys(
-        ("text", "toml", "json", "typescript", "go", "csharp", "java", "mermaid"), _shown
+        ("text", "toml", "json", "typescript", "go", "csharp", "java", "mermaid"), _skip
     ),
 }

@@ -60,7 +60,7 @@ def test_the_core_imports_no_package_beside_it() -> None:
     importing = {
         str(path.relative_to(PACKAGE)) for path in FILES for n in names if imported(path, n)
     }
-    assert importing == {"capacity.py"}
+    assert importing == {"capacity_package.py"}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,12 @@ def test_an_importer_of_another_package_is_used(acme: Path) -> None:
     assert (status, said) == (0, "")
     assert "kind: InferenceService" in text
     assert "replicas: 2" in text
+
+
+def test_rules_of_another_package_are_listed(acme: Path) -> None:
+    ((status, text, _),) = run(acme, "rules acme-field")
+    assert status == 0
+    assert "Field of a LanguageModel has no counterpart." in text
 
 
 def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:

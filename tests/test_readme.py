@@ -1,4 +1,4 @@
-"""The README's links and pictures are there, and its commands are the Makefile's."""
+"""Links, pictures and make targets of the README exist."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_package_description_has_absolute_links() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_make_target_exists_and_explains_itself(target: str) -> None:
+def test_make_target_exists_with_help(target: str) -> None:
     assert re.search(rf"^{target}:.*  ## [A-Z]", MAKEFILE, re.MULTILINE)
 
 
-def test_the_demo_shows_the_plan(
+def test_demo_prints_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo = MAKEFILE.partition("\ndemo:")[2].partition("\n\n")[0].splitlines()[1:]
@@ -58,11 +58,11 @@ def test_the_demo_shows_the_plan(
     assert "GPUS FREE" in capsys.readouterr().out
 
 
-def test_the_pictures_are_of_this_code() -> None:
+def test_pictures_are_up_to_date() -> None:
     for name, text in tool("pictures").pictures().items():
         path = ROOT / "docs" / "pictures" / name
         assert path.read_text(encoding="utf-8") == text, "make regenerate"
 
 
-def test_llms_txt_lists_the_pages() -> None:
+def test_llms_txt_is_up_to_date() -> None:
     assert tool("llms").TARGET.read_text(encoding="utf-8") == tool("llms").text(), "make regenerate"

@@ -29,12 +29,12 @@ def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResu
     options = args.opts
     metadata: Any = args.props["metadata"]
     if args.type_ == "kubernetes:core/v1:Service":
-        # Its addresses are part of what is imported, and would make it be replaced.
+        # Its addresses are imported, and would cause a replacement.
         options.ignore_changes = ["spec.clusterIP", "spec.clusterIPs"]
     if ADOPT:
         options.import_ = "/".join(filter(None, [metadata.get("namespace"), metadata["name"]]))
         return pulumi.ResourceTransformResult(args.props, options)
-    # The API server still counts the fields as the other tool's: take them over on a change.
+    # The API server records the other tool as the owner of the fields: take them over on a change.
     annotations = {**(metadata.get("annotations") or {}), "pulumi.com/patchForce": "true"}
     props = {**args.props, "metadata": {**metadata, "annotations": annotations}}
     return pulumi.ResourceTransformResult(props, options)

@@ -268,7 +268,8 @@ URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or 
 
 # huggingface_hub, `validate_repo_id`: neither `--` nor `..`, no `-` or `.` at an end, no `.git`.
 _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
-_REPO = re.compile(rf"({_PART}/{_PART})(?:[@:]([\w./-]+))?", re.ASCII)
+# Repositories from before 2022, such as gpt2, have no organization.
+_REPO = re.compile(rf"({_PART}(?:/{_PART})?)(?:[@:]([\w./-]+))?", re.ASCII)
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _CLAIM = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?:/(.*))?")
 # Names of buckets have at most 63 characters.

@@ -219,7 +219,7 @@ def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Find
 
 def _with_containers(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
     """A template that leaves its containers to the library, as it is checked."""
-    spec = template.get("spec")
+    spec = template.get("spec", {})
     if not isinstance(spec, Mapping) or spec.get("containers") is not None:
         return template
     return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}

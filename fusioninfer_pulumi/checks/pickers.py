@@ -82,20 +82,12 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
-            image = _newest_image(epp.family, partial(can_read_metrics, metrics=metrics))
+            image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
                 f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
                 f"{metrics.kv_cache}; use {image}"
             )
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
-
-
-def _newest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
-    """Return the newest image with a feature, if possible of the family's own repository."""
-    able = (candidate for candidate in FAMILIES.values() if is_able(candidate))
-    return max(
-        able, key=lambda other: (other.repository == family.repository, other.versions)
-    ).image
 
 
 def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -303,7 +295,7 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         )
 
     if not family.supports_pd:
-        image = _newest_image(family, lambda candidate: candidate.supports_pd)
+        image = find_closest_image(family, lambda candidate: candidate.supports_pd)
         message = (
             f"{request.strategy.value} needs plugins that no {family.name} image has; use {image}"
         )
@@ -312,7 +304,7 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
     if not pairs(family):
         message = (
             f"{family.name} cannot keep prefill and decode of a request in one group; use "
-            f"{_newest_image(family, pairs)}"
+            f"{find_closest_image(family, pairs)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
@@ -326,7 +318,7 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     if not rewrites:
         return
     if epp.family.rewrite_api is None:
-        image = _newest_image(epp.family, lambda family: family.rewrite_api is not None)
+        image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,

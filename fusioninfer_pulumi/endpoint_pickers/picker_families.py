@@ -291,6 +291,12 @@ def _family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | N
     )
 
 
+def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
+    """Return the newest image that can do something, of the same repository where possible."""
+    able = filter(is_able, FAMILIES.values())
+    return max(able, key=lambda row: (row.repository == family.repository, row.versions)).image
+
+
 def explain_unknown_image(image: str) -> str:
     """Return why `family_of` does not recognize an endpoint picker's image, and the fix."""
     name, version = _parts(image)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.availability import StartupArgs, TopologySpreadArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
+from fusioninfer_pulumi.api.field_types import MAX_COUNT
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
@@ -44,7 +45,7 @@ from fusioninfer_pulumi.presets.model_layout import (
     layout,
     model_bytes,
 )
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOWN_VALUE
 
 #: `accelerator` of roles without GPUs.
 CPU = "cpu"
@@ -324,6 +325,10 @@ class _Writer:
     def _split(self, gpus: int) -> Layout:
         """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
         role, nodes = self.user_role, self.user_role.nodes
+        if gpus > MAX_COUNT:
+            message = f"must ask for at most {MAX_COUNT} GPUs in each pod, got {gpus}"
+            self._report(OUT_OF_RANGE, "template", message)
+            return Layout(1)
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
                 "is required: how prefill and decode over several nodes are split, such as data "
@@ -402,7 +407,7 @@ class _Writer:
             arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
             if arguments or own.get("args"):
                 container["args"] = [*(own.get("args") or ()), *arguments]
-        port = role.port or self.engine.default_port
+        port = role.port or self.command.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
         variables: dict[str, tuple[str, str]] = {}

@@ -589,3 +589,33 @@ def test_image_registry_leaves_stated_images() -> None:
     }  # fmt: skip
     manifest = service(router, short(template=template()), imageRegistry="mirror.example.com")
     assert "own.example.com/a/epp:v1.5.0" in images(list(rendered(manifest)))
+
+
+# What people write into a preset's template.
+
+QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
+
+
+@pytest.mark.parametrize("gpus", ["2Gi", "20000"])
+def test_impossible_number_of_gpus_is_an_error(gpus: str) -> None:
+    own = {"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    (text,) = said(service(short(template={"spec": {"containers": [own]}}), **QWEN), "error")
+    assert "roles[0].template: must ask for at most 10000 GPUs in each pod, got 2" in text
+
+
+def test_template_of_metadata_alone_is_completed() -> None:
+    manifest = service(short(gpus=1, template={"metadata": {"labels": {"team": "a"}}}), **QWEN)
+    assert engine(manifest)["image"].startswith("vllm/vllm-openai:")
+
+
+def test_repository_without_organization_is_a_model() -> None:
+    manifest = service(short(gpus=1), model={"uri": "hf://gpt2"})
+    assert said(manifest, "error") == []
+    assert "gpt2" in engine(manifest)["command"] + engine(manifest)["args"]
+
+
+def test_port_in_arguments_is_the_declared_port() -> None:
+    own = {"spec": {"containers": [{"name": "vllm", "args": ["--port", "9000"]}]}}
+    manifest = service(short(gpus=1, template=own), monitoring={}, **QWEN)
+    assert said(manifest, "error") == []
+    assert engine(manifest)["ports"] == [{"name": "http", "containerPort": 9000}]

@@ -27,6 +27,7 @@ A800         | 79.15  | as A100                          | NVIDIA-A800-SXM4-80GB
 A100-40GB    | 39.38  | vllm-project/vllm#16570          | NVIDIA-A100-SXM4-40GB NVIDIA-A100-PCIE-40GB | nvidia-tesla-a100                 | p4d.* Standard_ND96asr_v4
 L40S         | 44.31  | vLLM 0.10.0's log                | NVIDIA-L40S                            |                                        | g6e.*
 L4           | 22.03  | vLLM 0.29.0's log                | NVIDIA-L4                              | nvidia-l4                              | g6.*
+A10          | 22.0   | modal-client#2797 23028 MiB      | NVIDIA-A10                             |                                        |
 A10G         | 22.0   | nvidia-smi 23028 MiB             | NVIDIA-A10G                            |                                        | g5.*
 T4           | 14.74  | vLLM 0.7.2's log                 | Tesla-T4 NVIDIA-T4                     | nvidia-tesla-t4                        | g4dn.* Standard_NC4as_T4_v3 Standard_NC8as_T4_v3 Standard_NC16as_T4_v3 Standard_NC64as_T4_v3
 RTX-PRO-6000 | 94.97  | nvidia-smi 97887 MiB             | NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition | nvidia-rtx-pro-6000              | g7e.*

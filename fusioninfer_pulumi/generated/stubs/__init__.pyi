@@ -1,10 +1,10 @@
 """Written by `make regenerate`."""
 
 from fusioninfer_pulumi.api import *
-from fusioninfer_pulumi.capacity import Placement as Placement
-from fusioninfer_pulumi.capacity import place as place
-from fusioninfer_pulumi.capacity import read_inventory as read_inventory
-from fusioninfer_pulumi.capacity import read_placement as read_placement
+from fusioninfer_pulumi.capacity_package import Placement as Placement
+from fusioninfer_pulumi.capacity_package import place as place
+from fusioninfer_pulumi.capacity_package import read_inventory as read_inventory
+from fusioninfer_pulumi.capacity_package import read_placement as read_placement
 from fusioninfer_pulumi.checks.stages import plan_service as plan_service
 from fusioninfer_pulumi.checks.stages import plan_services as plan_services
 from fusioninfer_pulumi.component import Gateway as Gateway
@@ -13,8 +13,10 @@ from fusioninfer_pulumi.component import InferencePool as InferencePool
 from fusioninfer_pulumi.component import InferenceService as InferenceService
 from fusioninfer_pulumi.component import LeaderWorkerSet as LeaderWorkerSet
 from fusioninfer_pulumi.component import PodGroup as PodGroup
-from fusioninfer_pulumi.component.prerequisites import ServingPrerequisites as ServingPrerequisites
-from fusioninfer_pulumi.component.prerequisites import (
+from fusioninfer_pulumi.component.serving_prerequisites import (
+    ServingPrerequisites as ServingPrerequisites,
+)
+from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisitesArgs as ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.findings import Finding as Finding
@@ -100,7 +102,7 @@ from fusioninfer_pulumi.generated.dicts import WarmUpJobArgsDict as WarmUpJobArg
 from fusioninfer_pulumi.loading import load as load
 from fusioninfer_pulumi.loading import load_inventory as load_inventory
 from fusioninfer_pulumi.loading import loads as loads
-from fusioninfer_pulumi.plan.objects import render as render
+from fusioninfer_pulumi.plan.service_objects import render as render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
 from fusioninfer_pulumi.presets.model_service import model_service as model_service
 

@@ -8,10 +8,17 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
+from fusioninfer_pulumi.api.field_types import (
+    Count,
+    LabelMap,
+    PositiveCount,
+    Quantity,
+    WebAddress,
+    fits,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind import SCALING
+from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 class AutoscalingEngine(str, enum.Enum):
     """Who scales."""
@@ -101,8 +108,8 @@ class AutoscalingArgs(SpecModel):
     @model_validator(mode="after")
     def _bounds(self) -> AutoscalingArgs: ...
 
-def wakes(args: AutoscalingArgs) -> bool: ...
-def asks_picker(args: AutoscalingArgs) -> bool: ...
+def scales_to_zero(args: AutoscalingArgs) -> bool: ...
+def uses_picker_metrics(args: AutoscalingArgs) -> bool: ...
 
 class PrefillDecodeRatioArgs(SpecModel):
     """Bounds for the replicas of prefill for each replica of decode."""

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.field_types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
 from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class StartupArgs(SpecModel):

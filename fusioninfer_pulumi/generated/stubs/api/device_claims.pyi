@@ -8,12 +8,17 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits
+from fusioninfer_pulumi.api.field_types import (
+    NameOrOutput,
+    ObjectName,
+    PositiveCount,
+    fits,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
+from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
 
 _Label = Annotated[
     str,
@@ -44,9 +49,9 @@ class ResourceClaimArgs(SpecModel):
     "Whether devices are shared with their users, for monitoring; needs rights."
     spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     "The spec of a ResourceClaim, passed on as it is."
-    template_name: PassedName | None = None
+    template_name: NameOrOutput | None = None
     "An existing ResourceClaimTemplate; may be an Output."
-    claim_name: PassedName | None = None
+    claim_name: NameOrOutput | None = None
     "An existing ResourceClaim, which all pods share; may be an Output."
 
     @property

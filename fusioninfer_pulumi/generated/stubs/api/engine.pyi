@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Port, PositiveCount
+from fusioninfer_pulumi.api.field_types import Port, PositiveCount
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule
 from fusioninfer_pulumi.generated import dicts
 
@@ -79,7 +79,7 @@ class ParallelismArgs(SpecModel):
     @property
     def sized(self) -> bool: ...
     @property
-    def says_pods(self) -> bool: ...
+    def determines_pod_count(self) -> bool: ...
     @property
     def pods(self) -> int: ...
 

@@ -9,8 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    Count,
+    LabelMap,
+    PositiveCount,
+    Text,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.generated import dicts
 

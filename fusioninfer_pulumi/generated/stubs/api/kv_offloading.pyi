@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, PassedName, fits
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind import CLAIM
+from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
 _Folder = Annotated[
     str,
@@ -40,7 +40,7 @@ class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
-    name: PassedName
+    name: NameOrOutput
     "Name of the claim; several pods need one that is `ReadWriteMany`."
     path: _Folder | None = None
     "Folder in the claim, by default its root."

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     Count,
-    LeafText,
     PodPart,
     Port,
     PositiveCount,
+    StringOrOutput,
     Text,
 )
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
 
@@ -47,7 +47,7 @@ class SidecarArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
     enabled: bool = True
     "Whether it is added; without it the pods serve as their template says."
-    image: LeafText | None = None
+    image: StringOrOutput | None = None
     "Its image, by default the one that was released with the endpoint picker; may be an\n    Output."
     family: str | None = None
     "Which release the image is (`llm-d-0.10`, ...), where its name and tag do not say so; by\n    default the endpoint picker's."

@@ -11,22 +11,22 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
-    LeafText,
-    PassedName,
-    PassedText,
+    NameOrOutput,
     PodPart,
     PositiveCount,
+    StringOrOutput,
     Text,
+    TextOrOutput,
     fits,
 )
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind import TOLERATIONS
+from fusioninfer_pulumi.schemas.kind_schema import TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -64,7 +64,7 @@ class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
-    name: PassedName
+    name: NameOrOutput
     "Name of the Secret; may be an Output."
     key: Text = "HF_TOKEN"
     "Key that holds the value."
@@ -73,15 +73,15 @@ class S3Args(SpecModel):
     """How a bucket is reached."""
 
     def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
-    secret_name: PassedName | None = None
+    secret_name: NameOrOutput | None = None
     "Secret with the credentials; without one the pod's identity is used. May be an Output."
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
     "Key of the Secret that holds the access key's id."
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"
     "Key of the Secret that holds the secret access key."
-    endpoint: PassedText | None = None
+    endpoint: TextOrOutput | None = None
     "URL of a store other than AWS; may be an Output."
-    region: PassedText | None = None
+    region: TextOrOutput | None = None
     "Region of the bucket; may be an Output."
 
 class LoraAdapterArgs(SpecModel):
@@ -110,7 +110,7 @@ class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
     def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
-    image: LeafText = FETCHER_IMAGE
+    image: StringOrOutput = FETCHER_IMAGE
     "Its image, by default KServe's storage-initializer; may be an Output."
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     "What fetches: it gets a source and a folder as its last two arguments."
@@ -127,7 +127,7 @@ class StorageArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
     size: Bytes
     "Its size, such as `500Gi`."
-    storage_class_name: PassedName | None = None
+    storage_class_name: NameOrOutput | None = None
     "StorageClass, by default the cluster's; may be an Output."
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
@@ -144,18 +144,18 @@ class WarmUpJobArgs(SpecModel):
     "Attempts after the first."
     ttl_seconds_after_finished: Count | None = None
     "Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a\n    deleted one again."
-    node_selector: dict[str, LeafText] | None = None
+    node_selector: dict[str, StringOrOutput] | None = None
     "Nodes on which it may run; values may be Outputs."
     tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
     "Taints that it tolerates."
-    service_account_name: PassedName | None = None
+    service_account_name: NameOrOutput | None = None
     "Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
 
     def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
-    claim_name: PassedName | None = None
+    claim_name: NameOrOutput | None = None
     "An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."
     storage: StorageArgs | None = None
     "A claim that the service creates."
@@ -194,7 +194,7 @@ class ModelArgs(SpecModel):
     "Secret with the token for Hugging Face."
     s3: S3Args = default(S3Args)
     "How `s3://` is reached."
-    image_pull_secrets: list[PassedName] = Field(default_factory=list)
+    image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
     "Secrets for pulling `oci://` and the fetcher's image; each may be an Output."
     lora: LoraArgs | None = None
     "LoRA adapters."
@@ -233,7 +233,7 @@ class ModelSource:
     @property
     def fetched(self) -> str: ...
 
-def read_source(uri: str) -> ModelSource | None: ...
+def parse_model_uri(uri: str) -> ModelSource | None: ...
 def hub_name(uri: str) -> str | None: ...
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]: ...
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
+from fusioninfer_pulumi.api.field_types import LabelMap, Text, TextOrOutput, WebAddress
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.generated import dicts
 
 _PROMETHEUS_DURATION = re.compile("(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
@@ -27,7 +27,7 @@ class TokenSecretArgs(SpecModel):
     """A key of a Secret."""
 
     def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
-    name: PassedText
+    name: TextOrOutput
     "Name of the Secret, in the service's namespace; may be an Output."
     key: str = Field(default="token", min_length=1)
     "Key that holds the token; `token` by default."

@@ -14,25 +14,25 @@ from fusioninfer_pulumi.api.availability import (
     StartupArgs,
     TopologySpreadArgs,
 )
-from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
+from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
+    Count,
+    LabelMapOrOutput,
+    PartName,
+    PodTemplate,
+    Port,
+    PositiveCount,
+    Text,
+)
 from fusioninfer_pulumi.api.inventory import RolePlacementArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
-from fusioninfer_pulumi.api.types import (
-    AnnotationMap,
-    Count,
-    PartName,
-    PassedLabelMap,
-    PodTemplate,
-    Port,
-    PositiveCount,
-    Text,
-)
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class ComponentType(str, enum.Enum):
@@ -175,7 +175,7 @@ class RoleArgs(SpecModel):
     "How long the engine may take to load its model; by default no startup probe."
     topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
     "Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."
-    pod_labels: PassedLabelMap = Field(default_factory=dict)
+    pod_labels: LabelMapOrOutput = Field(default_factory=dict)
     "Labels of the role's pods, those of a router on the endpoint picker's; they win over the\n    service's, and those of a template over both. Values may be Outputs. A change restarts the\n    pods."
     pod_annotations: AnnotationMap = Field(default_factory=dict)
     "Annotations of the role's pods, in the same order; values may be Outputs. A change restarts\n    the pods."

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 DEFAULT_TIMEOUT = "45m"

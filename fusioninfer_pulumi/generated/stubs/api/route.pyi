@@ -8,19 +8,19 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
-    LeafText,
     Name,
     Namespace,
-    PassedText,
     Port,
+    StringOrOutput,
     Text,
+    TextOrOutput,
 )
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
 
 class SplitArgs(SpecModel):
     """A share of the requests for another service of the namespace, such as a canary."""
@@ -46,7 +46,7 @@ class HttpRouteArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
     parent_refs: list[dict[str, Any]] | None = None
     "Gateways that the route attaches to; by default those of `gateway`."
-    hostnames: list[LeafText] | None = None
+    hostnames: list[StringOrOutput] | None = None
     "Host names that the route answers to; each may be an Output."
     rules: list[dict[str, Any]] | None = None
     "Rules; one without `backendRefs` leads to the service's pool, and so does the default."
@@ -85,7 +85,7 @@ class GatewayArgs(SpecModel):
     "The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. What it needs beside the route is then generated; the class name does not say it.\n    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     "Existing Gateways; without it a Gateway is created."
-    gateway_class_name: PassedText | None = None
+    gateway_class_name: TextOrOutput | None = None
     "GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be\n    an Output."
     listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     "Its listeners; by default HTTP on port 80."

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.types import (
-    LeafText,
+from fusioninfer_pulumi.api.field_types import (
     OnOff,
-    PassedText,
     PodPart,
     Port,
     PositiveCount,
+    StringOrOutput,
+    TextOrOutput,
 )
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
 
@@ -49,7 +49,7 @@ class PickerTlsArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.PickerTlsArgsDict]) -> None: ...
     enabled: bool = True
     "Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."
-    secret_name: PassedText | None = None
+    secret_name: TextOrOutput | None = None
     "Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a\n    certificate by itself, which no gateway verifies."
 
 class EndpointPickerArgs(SpecModel):
@@ -58,7 +58,7 @@ class EndpointPickerArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
     enabled: bool = True
     "Whether there is one. Without it the route leads to a Service, which spreads requests without\n    regard to caches and queues, and there is no InferencePool."
-    image: LeafText | None = None
+    image: StringOrOutput | None = None
     "Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an\n    Output, together with `family`."
     family: str | None = None
     "Release of the image, where its name and tag do not say so: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` of the inference extension, `llm-d-0.9` or `llm-d-0.10`."
@@ -105,7 +105,7 @@ class NetworkPolicyArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
     enabled: bool = True
     "Whether there are NetworkPolicies; false lets everybody in."
-    gateway_namespace: PassedText | None = None
+    gateway_namespace: TextOrOutput | None = None
     "Namespace of the gateway's proxies, all of whose pods are let in; by default that in which\n    `gateway.implementation` runs them. May be an Output."
     gateway: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     "NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."

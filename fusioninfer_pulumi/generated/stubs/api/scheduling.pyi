@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
+from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.generated import dicts
 
 class GangMode(str, enum.Enum):
@@ -79,7 +79,7 @@ class SchedulingStrategyArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
     scheduler_name: SchedulerName | None = None
     "Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's."
-    queue: PassedName | None = None
+    queue: NameOrOutput | None = None
     "Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
     priority_class_name: ObjectName | None = None
     "PriorityClass of the PodGroup and of the pods."

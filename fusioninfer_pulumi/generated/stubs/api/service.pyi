@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import model_validator
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.field_types import Name
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
-from fusioninfer_pulumi.api.types import Name
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 API_VERSION = "fusioninfer.io/v1alpha1"
