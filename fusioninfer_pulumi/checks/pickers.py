@@ -25,6 +25,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     FLAG_UNKNOWN,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
+    find_closest_image,
     find_family,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_flags import OWNED_FLAGS
