@@ -14,7 +14,7 @@ _SHOWN = 80
 
 
 class Severity(str, enum.Enum):
-    """How severe a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"  #: rejects the input
     WARNING = "warning"  #: valid but probably wrong; `--strict` rejects it
@@ -23,7 +23,7 @@ class Severity(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a finding is about. Its texts and an example are in `rule_examples` (`rules.catalog`).
+    """A check's identity. Its texts and an example are in `rule_examples` (`rules.catalog`).
 
     Attributes:
         id: Id in words, which findings carry: `accelerators-too-few`.
@@ -206,6 +206,6 @@ def format_path(location: Location) -> str:
 
 
 OUTPUT_HINT = (
-    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or give the "
-    "resource that it comes from a fixed name and write that name"
+    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or pass the "
+    "plain value and depend on its resource: ResourceOptions(depends_on=[...])"
 )

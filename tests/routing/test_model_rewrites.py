@@ -91,12 +91,6 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         rewriting({"targets": [{"model": "m"}]}, {"targets": [{"model": "m"}]}),
         f"{AT}[1]: has no models, and neither has another one; name them",
     ),
-    "a target twice": (
-        rewriting(
-            {"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "m", "weight": 2}]}
-        ),
-        f'{AT}[0].targets[1].model: "m" is a target already; add the weights up',
-    ),
     "a weight that is missing": (
         rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "n"}]}),
         f"{AT}[0].targets[1].weight: is required where there are several targets",
@@ -176,11 +170,11 @@ def test_a_difference_says_the_shares_of_pools() -> None:
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
 
     assert list(describe_traffic_shares("HTTPRoute", split(5), split(50))) == [
-        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool can serve"
+        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool is ready"
     ]
     alone = only(routed(httproute=ROUTE), "HTTPRoute")
     assert list(describe_traffic_shares("HTTPRoute", split(50), alone)) == [
-        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool can serve"
+        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool is ready"
     ]
 
 
