@@ -166,7 +166,7 @@ def test_the_disk_that_a_pod_may_use_holds_the_model() -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "hf://name", "hf://org/", "hf://org/name/more", "hf://org/-name", "hf://org/name.",
+        "hf://org/", "hf://org/name/more", "hf://org/-name", "hf://org/name.",
         "hf://org/na--me", "hf://org/na..me", "hf://org/name.git", "hf://org/name@", "HF://org/name",
         "hf:/org/name", "https://huggingface.co/org/name", "org/name", "gs://bucket/key",
         "pvc://Claim", "pvc://a..b/x", "pvc://a.-b", "pvc://", "pvc://claim/../x",

@@ -138,15 +138,15 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size=4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 contradicts parallelism.tensor (8); remove one"],
+        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
     ),
     (
         split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size 4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 contradicts parallelism.tensor (8); remove one"],
+        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
     ),
     (
         split({"expert": False}, gpus=1, args=["--model", "m", "--enable_expert_parallel"]),
-        [f"{ARGS}: --enable-expert-parallel contradicts parallelism.expert (false); remove one"],
+        [f"{ARGS}: --enable-expert-parallel conflicts with parallelism.expert (false); remove one"],
     ),
     (
         split({"tensor": 8}, image="x", command=["/serve"], args=None),
