@@ -105,7 +105,7 @@ def test_layout_change_of_running_role_is_rejected(
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot take the place of {other} in a role that runs ({told}); "
+        f"svc: layout: {layout} cannot replace {other} in a running role ({told}); "
     )
     assert made(engine, service(layout=other)).children
 
@@ -116,11 +116,11 @@ def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
 
     scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match="PerRole cannot take the place of PerReplica"):
+    with pytest.raises(InvalidServiceError, match="PerRole cannot replace PerReplica"):
         made(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
-        InvalidServiceError, match="write layout: PerRole to keep it, give each role"
+        InvalidServiceError, match="write layout: PerRole to keep it, rename each role"
     ):
         made(engine, unwritten())
     assert made(engine, unwritten(autoscaling=scaled)).children
@@ -137,13 +137,13 @@ def test_renamed_role_can_change_layout(engine: Any, state: Any, layout: str) ->
         made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
     # The role that keeps its name is the one that is named.
     engine.state = {**state, urn("svc-a-0"): recorded("svc-a-0")}
-    with pytest.raises(InvalidServiceError, match="in a role that runs"):
+    with pytest.raises(InvalidServiceError, match="in a running role"):
         made(engine, service(renamed, role(), layout=layout))
 
 
 def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match=r"in a role that runs \(svc-inference-0\)"):
+    with pytest.raises(InvalidServiceError, match=r"in a running role \(svc-inference-0\)"):
         made(engine, service(role("inference-0"), layout="PerRole"))
 
 

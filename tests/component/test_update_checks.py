@@ -45,7 +45,7 @@ def test_replacing_more_than_limit_is_rejected(
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, after, 3, **more)
     assert str(refused.value).startswith(
-        "svc: roles[0].subGroupPolicy: LeaderWorkerSet does not change it after creation: "
+        "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
         "3 replicas of inference would be replaced at once; rename the role"
     )
 
@@ -137,7 +137,7 @@ def test_component_and_diff_agree(
         wide(each, 5 if each and each.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
         for each in (before, after)
     )
-    told = ["roles[0].subGroupPolicy: LeaderWorkerSet does not change it"] if differ else []
+    told = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
     changed(engine, old, new, *told)
     found = compare(rendered(old), rendered(new))
     actions = {change.action for change in found.objects}

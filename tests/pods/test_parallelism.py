@@ -241,7 +241,7 @@ def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
     assert warnings(split({"tensor": 4})) == [f"{idle}4 stay idle"]
     script = split({"tensor": 8}, command=["sh", "-c", "vllm serve m --x y $MORE"], args=None)
     (one,) = warnings(script)
-    assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read here may")
+    assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read may")
 
 
 @given(
