@@ -215,6 +215,15 @@ def _passed_label_finding(at: Location, key: object, value: object) -> Finding |
     return label_key_finding(at, key) if is_output(value) else label_finding(at, key, value)
 
 
+def _alert_label_finding(at: Location, key: object, value: object) -> Finding | None:
+    if not isinstance(key, str) or re.fullmatch(r"[a-zA-Z_]\w*", key, re.ASCII) is None:
+        message = f"{shown(key)} is not a Prometheus label name (letters, digits and _)"
+        return error(INVALID_FORMAT, at, message)
+    if not isinstance(value, str):
+        return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
+    return None
+
+
 #: The key of a label.
 LabelKey = Annotated[
     str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
@@ -223,6 +232,8 @@ LabelMap = Annotated[dict[str, str], _each(label_finding)]
 #: Labels whose values may be pulumi Outputs.
 LabelMapOrOutput = Annotated[dict[str, StringOrOutput], _each(_passed_label_finding)]
 AnnotationMap = Annotated[dict[str, StringOrOutput], _each(_key_finding)]
+#: Labels of Prometheus, whose values are any text.
+AlertLabelMap = Annotated[dict[str, str], _each(_alert_label_finding)]
 
 # Amounts
 

@@ -7,7 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from fusioninfer_pulumi.api.field_types import LabelMap, Text, TextOrOutput, WebAddress
+from fusioninfer_pulumi.api.field_types import (
+    AlertLabelMap,
+    LabelMap,
+    Text,
+    TextOrOutput,
+    WebAddress,
+)
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
 from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
@@ -46,7 +52,7 @@ class TokenSecretArgs(SpecModel):
 class AlertsArgs(SpecModel):
     """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
 
-    labels: LabelMap = Field(default_factory=dict)
+    labels: AlertLabelMap = Field(default_factory=dict)
     """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
 
     runbook: WebAddress | None = None

@@ -231,7 +231,9 @@ def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         elif metric.source is not MetricSource.EXTERNAL:
             continue
         asleep = asleep and bool(names) and all(map(_ENGINE_METRIC.fullmatch, names))
-        if names and not scoped:
+        # A recording rule (`level:metric:operation`) selects its series itself.
+        recorded = all(":" in name and not _ENGINE_METRIC.fullmatch(name) for name in names)
+        if names and not scoped and not recorded:
             yield warning(
                 AUTOSCALING_METRIC_UNSCOPED,
                 (*at, "metrics", index),

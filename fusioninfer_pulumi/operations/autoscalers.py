@@ -55,7 +55,7 @@ class AutoscalerPlan:
 
     @property
     def kind(self) -> str:
-        """Kind of the object."""
+        """Kind of its object."""
         keda = self.args.engine is AutoscalingEngine.KEDA
         return "ScaledObject" if keda else "HorizontalPodAutoscaler"
 
@@ -63,7 +63,7 @@ class AutoscalerPlan:
 def autoscalers(
     service: str, namespace: Any, roles: Sequence[RolePlan], epp: EppPlan | None
 ) -> tuple[AutoscalerPlan, ...]:
-    """Returns an autoscaler for each LeaderWorkerSet of a scaled role."""
+    """Return an autoscaler for each LeaderWorkerSet of a scaled role."""
     return tuple(
         AutoscalerPlan(
             role.name,
@@ -78,7 +78,7 @@ def autoscalers(
 
 
 def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
-    """Builds a HorizontalPodAutoscaler or a ScaledObject."""
+    """Build a HorizontalPodAutoscaler or a ScaledObject."""
     (role,) = (role for role in plan.roles if role.name == planned.role)
     named = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
@@ -159,7 +159,7 @@ def target_metrics(
     roles: Sequence[RolePlan],
     epp: EppPlan | None,
 ) -> tuple[AutoscalingMetricArgs, ...]:
-    """Returns what a role follows for its `target`; nothing without one, or where it is unknown.
+    """Return what a role follows for its `target`; nothing without one, or where it is unknown.
 
     They are queries of KEDA, or external metrics of a HorizontalPodAutoscaler.
 
@@ -210,7 +210,7 @@ def target_metrics(
 
 
 def _values(args: AutoscalingArgs) -> dict[str, float]:
-    """What is followed, and its value for each replica that decodes."""
+    """Return what is followed, and its value for each replica that decodes."""
     value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
         return {"in-flight": value or IN_FLIGHT}

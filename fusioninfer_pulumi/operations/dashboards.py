@@ -28,7 +28,7 @@ _UID = 40
 
 
 def boards(monitoring: MonitoringPlan) -> list[str]:
-    """Returns the names of the dashboards of a service, none without any monitor."""
+    """Return the names of the dashboards of a service, none without any monitor."""
     chosen = ["service", "replicas"] if monitoring.engines else []
     if monitoring.picker:
         chosen.append("picker")
@@ -38,7 +38,7 @@ def boards(monitoring: MonitoringPlan) -> list[str]:
 def render_dashboards(
     plan: Topology, routing: Routing | None, monitoring: MonitoringPlan | None = None
 ) -> dict[str, str]:
-    """Returns the dashboards of a service, JSON by the name of the file, also without `monitoring`.
+    """Return the dashboards of a service, JSON by the name of the file, also without `monitoring`.
 
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
@@ -51,7 +51,7 @@ def render_dashboards(
 
 
 def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[str, Any]:
-    """Builds the ConfigMap that Grafana's sidecar reads."""
+    """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
     own = GRAFANA_LABELS if args is None or not args.labels else args.labels
     built = metadata(
@@ -88,7 +88,7 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
 
 
 def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
-    """GPUs of the replicas that serve, in PromQL; None where no role asks for any."""
+    """Return the GPUs of ready replicas in PromQL; None if no role requests any."""
     scraped = {monitor.role for monitor in monitoring.engines}
     parts = [
         f"{replicas_up(role_selector(plan, role))} * {role.replica_accelerators}"

@@ -36,7 +36,7 @@ class BudgetPlan:
 def disruption_budgets(
     service: str, roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
 ) -> tuple[BudgetPlan, ...]:
-    """Returns a budget for each role that has replicas and asks for one.
+    """Return a budget for each role that has replicas and asks for one.
 
     `common` is the service's own, for roles without one.
     """
@@ -59,7 +59,7 @@ def disruption_budgets(
 
 
 def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
-    """Returns how many replicas of a role may be unavailable."""
+    """Return how many replicas of a role may be unavailable."""
     count = len(role.replicas)
     if role.scaled_externally:
         most = 1 if args.max_unavailable is None else args.max_unavailable
@@ -75,7 +75,7 @@ def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
 
 
 def count_kept_replicas(min_available: int | str, count: int) -> int:
-    """Returns how many of `count` replicas `minAvailable` keeps."""
+    """Return how many of `count` replicas `minAvailable` keeps."""
     return _share(min_available, count, math.ceil)
 
 
@@ -84,7 +84,7 @@ def _share(part: int | str, count: int, rounded: Callable[[float], int]) -> int:
 
 
 def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dict[str, Any]:
-    """Builds the PodDisruptionBudget of a role."""
+    """Build the PodDisruptionBudget of a role."""
     kept = (
         {"maxUnavailable": budget.replicas}
         if budget.min_available is None

@@ -65,7 +65,7 @@ def plan_monitoring(
     roles: Sequence[RolePlan],
     routing: Routing | None,
 ) -> MonitoringPlan:
-    """Returns the monitors of a service."""
+    """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None
     metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
     routed = routing is not None and routing.route is not None
@@ -93,7 +93,7 @@ def _engine(service: str, role: RolePlan) -> EngineMonitor:
 
 
 def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
-    """Returns the leader's container port of that number, None if no container declares it."""
+    """Return the leader's container port of that number, None if no container declares it."""
     leader = role.pods.leader
     others = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
     for container in (leader.container, *others):
@@ -106,7 +106,7 @@ def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
 def monitors(
     plan: Topology, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
-    """Yields a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
+    """Yield a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     roles = {role.name: role for role in plan.roles}
     for monitor in monitoring.engines:
         yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)
@@ -182,7 +182,7 @@ def _monitor(
 
 
 def series_label(label: str) -> str:
-    """Returns the name that Prometheus makes of a pod's label."""
+    """Return the name that Prometheus makes of a pod's label."""
     return "".join(letter if letter.isalnum() else "_" for letter in label)
 
 
@@ -193,20 +193,20 @@ REVISION = series_label(labels.REVISION)
 
 
 def service_selector(plan: Topology) -> str:
-    """Returns the matchers of all engines of a service."""
+    """Return the matchers of all engines of a service."""
     return f'namespace="{plan.namespace}", {series_label(labels.SERVICE)}="{plan.service}"'
 
 
 def role_selector(plan: Topology, role: RolePlan) -> str:
-    """Returns the matchers of the engines of one role."""
+    """Return the matchers of the engines of one role."""
     return f'{service_selector(plan)}, {ROLE}="{role.name}"'
 
 
 def picker_selector(plan: Topology) -> str:
-    """Returns the matchers of the endpoint picker, whose job is named after its Service."""
+    """Return the matchers of the endpoint picker, whose job is named after its Service."""
     return f'namespace="{plan.namespace}", job="{object_names.endpoint_picker(plan.service)}"'
 
 
 def replicas_up(selector: str) -> str:
-    """Returns the number of replicas whose leader answers on every port; 0 without any series."""
+    """Return the number of replicas whose leader answers on every port; 0 without any series."""
     return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"

@@ -36,7 +36,7 @@ def plan_operations(
     roles: Sequence[RolePlan],
     routing: Routing | None,
 ) -> OperationsPlan:
-    """Returns the plan of disruption budgets, monitors and autoscalers."""
+    """Return the plan of disruption budgets, monitors and autoscalers."""
     epp = routing.picker.epp if routing is not None and routing.picker is not None else None
     return OperationsPlan(
         budgets=disruption_budgets(service, roles, args.disruption_budget),
@@ -50,7 +50,7 @@ def plan_operations(
 def operations(
     plan: Topology, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
-    """Yields the disruption budgets, role by role, then the autoscalers and monitors."""
+    """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
     roles = {role.name: role for role in plan.roles}
     for budget in planned.budgets:
         yield disruption_budget(plan, roles[budget.role], budget)

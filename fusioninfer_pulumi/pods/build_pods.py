@@ -47,14 +47,14 @@ PASSES: tuple[Pass, ...] = (
     device_claims,
     rdma,
     parallelism,  # workers without a command take their leader's, with the model in it
-    kv_offloading,  # the sizes say how many engines share a pod's memory
+    kv_offloading,  # reads from the sizes how many engines share a pod's memory
     split,
     # The command lines. Nothing reads them once a launcher has put them into a script.
     kv_transfer,
     tracing,
     read_engine,
     launch,
-    # What stands beside the command lines.
+    # Everything but the command lines.
     kv_addresses,
     declared_ports,
     health,
@@ -69,7 +69,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Builds the pods of a role once, by all passes."""
+    """Build the pods of a role once, by all passes."""
     pods, findings = ctx.written, []
     for add_feature in PASSES:
         pods, problems = add_feature(pods, ctx)
@@ -85,7 +85,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
 def contexts(
     meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
 ) -> list[Context]:
-    """The context of each role that runs pods; `intent` is the router's, None without one."""
+    """Return the context of each role that runs pods; `intent` is None without a router."""
     roles = [
         (position, role, written_pods(position, role))
         for position, role in enumerate(args.roles)
@@ -112,7 +112,7 @@ def contexts(
 
 
 def written_pods(position: int, role: RoleArgs) -> RolePods:
-    """The pods of a role as the user wrote them."""
+    """Return the pods of a role as the user wrote them."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
     field, leader = next(
         (name, template) for name, template in fields.items() if template is not None
@@ -147,14 +147,14 @@ def _pairing(
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     intent: EppIntent | None,
 ) -> Pairing | None:
-    """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
+    """Return the settings that P/D pods share; None without a picker that pairs them."""
     if intent is None or not shape.is_prefill_decode or not intent.pairs:
         return None
     _, family, _ = choose_epp_image(
         (), shape.routers[0].endpoint_picker or EndpointPickerArgs(), intent
     )
     if family is None:
-        # The router's plan refuses the image, and pods are built for the default endpoint picker.
+        # The router's plan rejects the image; the pods are built for the default endpoint picker.
         family = find_family(DEFAULT_PD_IMAGE)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:

@@ -31,12 +31,12 @@ _IN_TEXT = re.compile(
 
 
 def is_credential(name: str, value: Any) -> bool:
-    """Whether a variable holds a credential; what refers to another variable does not."""
+    """Return whether a variable holds a credential; what refers to another variable does not."""
     return _is_literal(value) and bool(_VARIABLE.fullmatch(name) or _LOOK.search(value))
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
-    """The index of each argument that is a credential, or its flag, and what to call it."""
+    """Return the index of each argument that is a credential, or its flag, and what to call it."""
     flags = list(_flags(words))
     found = [(index, flag) for index, flag, _, _ in flags]
     # A value after a flag is reported at the flag.
@@ -49,7 +49,7 @@ def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
 
 
 def _flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
-    """Index and name of each flag with a literal credential, index and text of its value."""
+    """Yield index and name of each flag with a credential, and index and text of the value."""
     for index, word in enumerate(words):
         match = _FLAG.fullmatch(word) if isinstance(word, str) else None
         if match is None:
@@ -65,7 +65,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
-    """A copy of a manifest, or a part of it, with a mask in place of each credential."""
+    """Return a copy of a manifest, or a part of it, with a mask in place of each credential."""
     if isinstance(value, str):
         return _without_in_text(value, mask)
     if isinstance(value, (list, tuple)):

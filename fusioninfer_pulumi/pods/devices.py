@@ -29,7 +29,7 @@ class ClaimTemplate:
 
 
 def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTemplate:
-    """The template of one claim.
+    """Return the template of one claim.
 
     Templates cannot change (the API server's validation), so the name ends in a hash of the spec:
     other devices are another template, and pods that name it.
@@ -41,7 +41,7 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
 
 
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The requests of a claim's spec, which the API server alone checks; odd ones left out."""
+    """Return the requests of a claim's spec; malformed ones are left to the API server."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     listed = requests if isinstance(requests, list) else []
@@ -49,7 +49,7 @@ def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Lets the serving containers use the role's claims."""
+    """Give the serving containers the role's resource claims."""
     claims = ctx.role.resource_claims or []
     if not claims:
         return pods, []
@@ -104,7 +104,7 @@ def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
 def resource_claim_templates(
     meta: ServiceMeta, roles: Iterable[RoleArgs]
 ) -> Iterator[dict[str, Any]]:
-    """Builds the ResourceClaimTemplates of roles."""
+    """Build the ResourceClaimTemplates of roles."""
     for role in roles:
         made = [claim for claim in role.resource_claims or () if claim.made]
         for template in (claim_template(meta.service, role.name, claim) for claim in made):
@@ -120,7 +120,7 @@ _IPC_LOCK = "IPC_LOCK"
 
 
 def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Gives the serving containers their devices, and the variables that name them."""
+    """Give the serving containers their devices, and the variables that name them."""
     args = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
     if args is None:
         return pods, []
@@ -131,7 +131,11 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)
             taken.append(
-                error(TAKEN_BY_TEMPLATE, at, "is asked for by kvTransfer.rdma; remove one")
+                error(
+                    TAKEN_BY_TEMPLATE,
+                    at,
+                    "conflicts with kvTransfer.rdma, which requests it; remove one of them",
+                )
             )
         findings += taken
         if not taken:

@@ -15,9 +15,9 @@ from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 
 def environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Adds variables to every container of the pods.
+    """Add variables to every container of the pods.
 
-    They stand before the container's own variables, which may refer to them, and behind those of
+    They precede the container's own variables, which may refer to them, and follow those of
     LeaderWorkerSet, which its webhook puts first.
     """
     if ctx.role.environment is None:
@@ -44,7 +44,7 @@ def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
-    """Variables of a program that traces under a name (`service.name`).
+    """Return variables of a program that traces under a name (`service.name`).
 
     They are OpenTelemetry's own. Pickers of all families read them the same way: they print spans
     unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/telemetry.go`).
@@ -62,7 +62,7 @@ def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
 
 
 def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Sets an engine's tracing flag and variables."""
+    """Set an engine's tracing flag and variables."""
     args = ctx.tracing
     if args is None or not args.engines:
         return pods, []
@@ -73,8 +73,8 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         note = info(
             UNSUPPORTED_BY_ENGINE,
             ctx.at(),
-            f"{name} is not told to trace: the library knows no flags for that; write them into "
-            "the arguments, or set tracing.engines to false",
+            f"tracing is off: the library knows no tracing flags of {name}; add them to the "
+            "arguments, or set tracing.engines to false",
         )
         return pods, [note]
     variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")

@@ -25,9 +25,9 @@ DISK = "ephemeral-storage"
 
 
 def offloading_of(role: RoleArgs) -> Offloading | None:
-    """What a role's engines offload their KV cache to.
+    """Return what a role's engines offload their KV cache to.
 
-    None where nothing is offloaded, or where the tiers were refused already.
+    None if nothing is offloaded, or if the tiers were rejected already.
     """
     args = role.kv_cache_offloading
     if args is None or any(offloading_findings((), args)):
@@ -44,7 +44,7 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
 
 
 def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Gives the pods room for what is offloaded, and the engine its arguments.
+    """Give the pods volumes and memory for the offloaded KV cache, and the engine its arguments.
 
     Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
     transfer.
@@ -62,7 +62,7 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.each:
         for index, folder in enumerate(wanted.folders):
-            tier = f"kvCacheOffloading.secondary[{index}] is mounted; remove it"
+            tier = f"the mount of kvCacheOffloading.secondary[{index}]; remove it"
             findings += pod.taken([folder], tier)
     if errors(findings):
         return pods, findings
@@ -84,12 +84,12 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
 
 
 def shared_memory_limit(role: RoleArgs) -> str | None:
-    """Size that a role asks for at /dev/shm."""
+    """Return size that a role asks for at /dev/shm."""
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
 def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
-    """The pod with the tiers behind the host memory."""
+    """Return the pod with the tiers behind the host memory."""
     volumes, mounts = [], []
     for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
@@ -112,7 +112,7 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
 
 
 def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The volume of a tier, and what its mount says beside its path."""
+    """Return the volume of a tier, and further fields of its mount."""
     disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
     if disk is not None:
         return {"emptyDir": {"sizeLimit": disk.size}}, {}
@@ -124,6 +124,6 @@ def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def sum_disk(args: KvCacheOffloadingArgs) -> Decimal:
-    """Bytes on the node's disk that the tiers take."""
+    """Return bytes on the node's disk that the tiers take."""
     disks = (tier.file_system.empty_dir for tier in args.secondary)
     return sum((quantity.parse(disk.size) for disk in disks if disk is not None), Decimal(0))

@@ -53,7 +53,7 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 
 def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Sets the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
+    """Set the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
 
     Arguments that hold a flag and its value in one, which no engine knows, are split on the way:
     here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
@@ -82,7 +82,7 @@ def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Adds the addresses, ports and shared memory of the KV cache's way to the pods.
+    """Add the addresses, ports and shared memory of the KV cache's way to the pods.
 
     A leader's ports and probes follow its engine where that was moved.
     """
@@ -110,7 +110,7 @@ def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
 
 
 def events_port(role: RoleArgs) -> int | None:
-    """Container port on which a role's pods publish the events of their KV cache, if they do."""
+    """Return the container port for KV cache events; None if the pods publish none there."""
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")
@@ -118,10 +118,7 @@ def events_port(role: RoleArgs) -> int | None:
 
 
 def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transfer, list[Finding]]:
-    """Decides on the arguments for the KV cache's way.
-
-    Paired pods have to hand their cache over, others may.
-    """
+    """Decide the arguments of the KV cache transfer, which only P/D pods need."""
     args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
     # `kv_offloading` has set the arguments of the other engines.
@@ -132,15 +129,15 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
-        message = "the engine's arguments state it already; remove one of them"
+        message = "conflicts with the engine's arguments, which set it; remove one of them"
         twice = [
             error(STATED_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
             for name in ("connector", "role", "extra_config")
             if getattr(args, name, None) is not None
         ]
         if offloading is not None:
-            message = f"the engine's arguments hold {engine.transfer_flag} ({connector.name})"
-            message = f"{message} already; remove one of them"
+            message = f"conflicts with {engine.transfer_flag} ({connector.name}) in the arguments"
+            message = f"{message}; remove one of them"
             twice.append(error(STATED_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), twice
     if args is not None and args.enabled:
@@ -167,20 +164,20 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
 def _events(
     ctx: Context, command: EngineCommand, port: int
 ) -> tuple[list[Argument], list[Finding]]:
-    """Decides on the flag for the KV cache's events, which only the leader's engine publishes."""
+    """Decide on the flag for the KV cache's events, which only the leader's engine publishes."""
     args, field = ctx.role.kv_events, ctx.at("kvEvents")
     if args is None:
         return [], []
     if command.engine is None:
-        message = "needs an engine that is known: vLLM or SGLang"
+        message = "requires vLLM or SGLang"
         return [], [error(ENGINE_UNKNOWN, field, message)]
     if command.has(KV_EVENTS_FLAG):
-        message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
+        message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
         return [], [error(STATED_TWICE, field, message)]
     topic = args.topic
     if topic is None:
         if command.served_names is None:
-            message = "is required: the model's name cannot be read here"
+            message = "is required: the arguments do not name the model"
             return [], [error(KV_EVENTS_TOPIC, (*field, "topic"), message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
     return [command.engine.events_argument(args.endpoint, topic)], []
@@ -189,7 +186,7 @@ def _events(
 def _decode_side(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
-    """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
+    """Plan the sidecar in front of a decode engine, and the engine's new port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     pool, port = plan.pool_port, serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool)
@@ -206,16 +203,15 @@ def _decode_side(
         args.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
     )
     if engine == pool:
-        message = f"must not be the pool's port, where the sidecar listens, got {engine}"
+        message = f"must differ from the pool's port {engine}, on which the sidecar listens"
         return plan, [], [*findings, error(TAKEN_BY_TEMPLATE, (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
         if args.engine_port is None and port == pool:
             message = (
-                f"the engine cannot be moved off port {pool}, where the sidecar listens: "
-                f"{explain_unknown_engine(command)}; make it listen on another port, and say which "
-                "in kvTransfer.enginePort"
+                f"cannot free port {pool} for the sidecar: {explain_unknown_engine(command)}; "
+                "configure another port for the engine, and set kvTransfer.enginePort to it"
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
     moved_from = frozenset({port, pool} - {engine})
@@ -261,7 +257,7 @@ def _edited(
 
 
 def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:
-    """Lets a leader's ports and probes follow its engine, and declares what else it listens on."""
+    """Move a leader's ports and probes with its engine, and declare added ports."""
     built, host_network = dict(leader.container), leader.spec.get("hostNetwork") is True
     ports: list[dict[str, Any]] = []
     for port in built.get("ports") or ():
@@ -296,7 +292,7 @@ def _listed(ports: list[dict[str, Any]], port: Mapping[str, Any]) -> bool:
 
 
 def _moved(handled: Mapping[str, Any], plan: KvTransferPlan) -> dict[str, Any]:
-    """A probe or lifecycle hook with its port moved; a named port moves with the container's."""
+    """Return a probe or hook with its port moved; named ports follow the container's."""
     moved = dict(handled)
     for name in _HANDLERS:
         action = moved.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.model import FETCHER_USER, CacheArgs, ModelArgs, StorageArgs
+from fusioninfer_pulumi.api.model import FETCHER_USER, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done"""
 
 # The kubelet may have created the mounted folder, empty, for an earlier pod. So it is filled in
-# place, and a mark beside it shows that it is complete.
+# place, and a marker file next to it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -66,7 +66,7 @@ class ModelPlan:
 
 
 def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
-    """Plans the claim and the Job of a service's model; None without one."""
+    """Plan the claim and the Job of a service's model; None without one."""
     model = args.model
     files = model_files(service, model) if model is not None else None
     if model is None or files is None:
@@ -75,14 +75,14 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | No
     if cache is None:
         return ModelPlan()
     claim = cache_claim(service, cache)
-    warm_up = _job_spec(model, cache, claim, files) if cache.warm_up else None
+    warm_up = _job_spec(args, model, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
     return ModelPlan(claim, cache.storage, warm_up)
 
 
 def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
-    """Builds the claim and the Job, those that a service needs."""
+    """Build the claim and the Job, those that a service needs."""
     if model is None:
         return
     own_labels = {labels.SERVICE: meta.service}
@@ -113,7 +113,11 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
 
 
-def _job_spec(model: ModelArgs, cache: CacheArgs, claim: Any, files: ModelFiles) -> Manifest:
+def _job_spec(
+    args: InferenceServiceArgs, model: ModelArgs, claim: Any, files: ModelFiles
+) -> Manifest:
+    cache = model.cache
+    assert cache is not None, "only a cache is warmed"
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     volume, job = "model-cache", cache.job
@@ -144,7 +148,10 @@ def _job_spec(model: ModelArgs, cache: CacheArgs, claim: Any, files: ModelFiles)
         "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
         # People select serving pods by the service's label, so this pod does not have it.
         "template": {
-            "metadata": {"labels": {labels.APP: "model-warm-up"}},
+            "metadata": {
+                "labels": {**args.pod_labels, labels.APP: "model-warm-up"},
+                **({"annotations": args.pod_annotations} if args.pod_annotations else {}),
+            },
             "spec": pod,
         },
     }

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
-from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
 _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
@@ -40,7 +40,7 @@ _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
 
 def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Decides where everything lies; None for a source that cannot be read."""
+    """Decide where everything lies; None for a source that cannot be read."""
     source = parse_model_uri(model.uri)
     if source is None:
         return None
@@ -81,7 +81,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 
 
 def token_variable(model: ModelArgs) -> Manifest:
-    """The variable with the token for Hugging Face; `token_secret` must be set."""
+    """Return the variable with the token for Hugging Face; `token_secret` must be set."""
     secret = model.token_secret
     assert secret is not None, "asked only where there is one"
     reference = {"name": secret.name, "key": secret.key}
@@ -89,7 +89,7 @@ def token_variable(model: ModelArgs) -> Manifest:
 
 
 def cache_claim(service: str, cache: CacheArgs) -> Any:
-    """Name of the claim of a cache: an existing one, which may be an Output, or the service's."""
+    """Return the name of a cache's claim: an existing one, which may be an Output, or our own."""
     if cache.claim_name is not None or cache.storage is None:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
@@ -143,7 +143,7 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
     """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
-    # Each source and revision has a folder: a new one is fetched beside the one in use. A folder
+    # Each source and revision has a folder: a new one is fetched next to the one in use. A folder
     # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
     # name.
     form = " mounted" if cache.mount_model else ""
@@ -183,7 +183,7 @@ def fetch_container(
     sources: Sequence[tuple[str, str]],
     mounts: list[Manifest],
 ) -> Manifest:
-    """Builds a container that fetches each source into its folder, where it mounts a volume.
+    """Build a container that fetches each source into its folder, where it mounts a volume.
 
     The model's credentials become variables that name Secrets.
     """
@@ -201,7 +201,7 @@ def fetch_container(
 
 
 def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
-    """Variables by which KServe's storage-initializer and others like it find their credentials."""
+    """Return the variables in which KServe's storage-initializer finds credentials."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(token_variable(model))
@@ -219,7 +219,7 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
 
 
 def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Mounts or downloads the model's files, and names the model in the engine's arguments."""
+    """Mount or downloads the model's files, and names the model in the engine's arguments."""
     if ctx.model is None or ctx.files is None:
         return pods, []
     wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
@@ -228,7 +228,7 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         taken = list(
             pod.taken(
                 [mount["mountPath"] for mount in ctx.files.mounts],
-                "the model's files are mounted; remove it, or set model.mountPath "
+                "the mount of the model's files; remove it, or set model.mountPath "
                 "(cache.mountPath for a cache)",
                 ctx.files.env,
                 "the service's model",
@@ -238,7 +238,7 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if taken:
             continue
         built, multinode = pod, ctx.role.multinode
-        # Workers of a template of their own may run the engine, too: ray's only join a cluster.
+        # Workers with their own template may run the engine, too; Ray's only join a cluster.
         starts_engine = pod.command.engine is not None and (
             pod.has_command
             or (
@@ -272,16 +272,16 @@ def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
 
 
 def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
-    """Adds the arguments that name the model."""
+    """Add the arguments that name the model."""
     command = pod.command
     if command.engine is None:
-        what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
+        place = f"the files in {wanted.model}" if wanted.model.startswith("/") else wanted.model
         return pod, [
             warning(
                 ENGINE_UNKNOWN,
                 pod.command_path,
-                "the container's program is neither vLLM nor SGLang: it is not told which model to "
-                f"serve, which has to be {what}",
+                f"the model is not passed to it because {explain_unknown_engine(command)}; "
+                f"configure it to serve {place}",
             )
         ]
     refused = check_model_arguments(command, command.engine, wanted)

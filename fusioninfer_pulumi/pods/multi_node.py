@@ -28,7 +28,7 @@ WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
 def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Adds the arguments of the sizes, and the leader's address where a launcher needs it."""
+    """Add the arguments of the sizes, and the leader's address where a launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
         # The launcher names the leader's address, also to the leader itself.
         address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
@@ -88,14 +88,14 @@ def _completed(
 
 
 def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Gives the workers a template of their own, where a replica has workers."""
+    """Give the workers their own template if a replica has workers."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, leads=False)), []
 
 
 def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Keeps the engine's command line, which a launcher may hide in a script, and its port."""
+    """Keep the engine's command line, which a launcher may hide in a script, and its port."""
     command = pods.command
     port = serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
@@ -103,7 +103,7 @@ def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Lets the launcher write the command lines of a replica of several pods."""
+    """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.user_command.engine is not None or ctx.launcher in WRAPPING:
@@ -125,7 +125,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         explicit = worker.own.get("command") or worker.own.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and explicit:
             message = (
-                "would be lost: launcher ray starts ray on the workers; remove the command, or use "
+                "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
@@ -136,7 +136,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declares the ports of the leader's ray head and of ranks that have their own.
+    """Declare the ports of the leader's ray head and of ranks that have their own.
 
     A PodMonitor finds only declared ports.
     """
@@ -152,9 +152,9 @@ def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
 
 
 def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
-    """Takes from workers of the leader's template what only those need that serve.
+    """Remove probes, hooks and ports from workers that have the leader's template.
 
-    A template of their own is what their user wants of them.
+    A worker template of the user's keeps them.
     """
     worker = pods.worker
     if worker is None or worker.path != pods.leader.path:

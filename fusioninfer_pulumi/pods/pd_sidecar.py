@@ -40,21 +40,21 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Name of a container that the user brought as a sidecar, None when there is none.
+    """Return name of a container that the user brought as a sidecar, None when there is none.
 
     It is a known sidecar, or listens on the pool's port.
     """
     spec = template.get("spec") or {}
-    beside = [
+    neighbours = [
         container for container in spec.get("containers") or () if container.get("name") != serving
     ]
     # An init container that ends before the engine starts listens on nothing.
-    beside += [
+    neighbours += [
         container
         for container in spec.get("initContainers") or ()
         if container.get("restartPolicy") == "Always"
     ]
-    for container in beside:
+    for container in neighbours:
         ports = [port.get("containerPort") for port in container.get("ports") or ()]
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
@@ -72,9 +72,9 @@ def plan_sidecar(
     spec: Mapping[str, Any],
     ports: tuple[int, int],
 ) -> tuple[SidecarPlan, list[Finding]]:
-    """Plans the sidecar of a paired role whose leaders have a spec; the ports are pool's, engine's.
+    """Plan the sidecar of a paired role whose leaders have a spec; the ports are pool's, engine's.
 
-    The setup says how the engine hands its KV cache over.
+    `setup` is the engine's KV connector.
     """
     pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
     assert pairing is not None, "only paired roles have a sidecar"
@@ -99,8 +99,8 @@ def plan_sidecar(
         # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
         arguments.append(f"{_SECURE}=false")
     ranks = command.rank_ports
-    stated = integer(get_flag_value(words, _RANKS))
-    if ranks > 1 and stated is None:
+    user_ranks = integer(get_flag_value(words, _RANKS))
+    if ranks > 1 and user_ranks is None:
         arguments.append(f"{_RANKS}={ranks}")
     stages = ["prefiller"] * pairing.prefill_https + ["decoder"] * command.serves_https
     if stages:
@@ -122,7 +122,7 @@ def plan_sidecar(
         arguments=(*arguments, *words),
         port=listen,
         https=secure,
-        rank_ports=stated or ranks,
+        rank_ports=user_ranks or ranks,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
         own_account=bool(explicit),
@@ -146,16 +146,13 @@ def _protocol(
         chosen = protocol(setup.names)
         if chosen is None:
             message = (
-                f"no protocol of the sidecar is known to fit {setup.name}, so it speaks "
-                f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
+                f"unknown protocol for {setup.name}, defaults to {release.connectors[0]}; set one "
+                f"of {', '.join(release.connectors)}"
             )
             return release.connectors[0], [warning(SIDECAR_PROTOCOL, at, message)]
     chosen = chosen or release.connectors[0]
     if chosen not in release.connectors:
-        message = (
-            f"the sidecar of {family.name} does not speak {chosen}, only "
-            f"{', '.join(release.connectors)}"
-        )
+        message = f"must be one of {', '.join(release.connectors)} with {family.name}, got {chosen}"
         return chosen, [error(SIDECAR_PROTOCOL, at, message)]
     return chosen, []
 
@@ -171,11 +168,10 @@ _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 
 def sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
-    """Adds the sidecar to the leader.
+    """Add the sidecar to the leader.
 
-    It stands last, so that nothing starts before the model is loaded that other init containers
-    bring; as an init container that goes on, it ends only after the engine has answered what was
-    under way.
+    It is the last init container, so that the ones that load the model finish first. Because it is
+    restartable, it ends only after the engine has answered its running requests.
     """
     planned = pods.kv.sidecar if pods.kv is not None else None
     if planned is None:
@@ -231,7 +227,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
 
 
 def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
-    """What the sidecar finds where a ServiceAccount's token would be.
+    """Return what the sidecar finds where a ServiceAccount's token would be.
 
     A token of its own if it uses one, as the API server would mount it. Else an empty volume: an
     account's token is mounted into every container, wherever nothing else is.
@@ -257,9 +253,9 @@ _READ = ("get", "list", "watch")
 
 
 def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
-    """Builds a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
+    """Build a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
 
-    A template's own ServiceAccount is bound in place of ours. A sidecar watches the service's pool
+    If the template has a ServiceAccount, that one is bound. A sidecar watches the service's pool
     and the pods that it selects (`pkg/sidecar/proxy/allowlist.go`).
     """
     used = {

@@ -59,7 +59,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class Pairing:
-    """What prefill and decode pods agree on whom an endpoint picker pairs.
+    """Settings that the prefill and decode pods behind one endpoint picker share.
 
     Attributes:
         family: Family of the endpoint picker, which decides the sidecar's release.
@@ -106,7 +106,7 @@ class KvTransferPlan:
 
     Attributes:
         pool_port: Port that clients and the endpoint picker use.
-        engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
+        engine_port: Port that the engine listens on; the pool's without a sidecar.
         moved_from: Ports that the template means the engine by, and that became `engine_port`.
         connector: How the engine hands its KV cache over, None where that is not known.
         brought: Name of the template's own sidecar, None without one.
@@ -146,13 +146,14 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod template, as the user wrote it and as far as it is built.
+    """A pod template: the user's and the generated one.
 
     Attributes:
-        path: Field that the user wrote it in.
-        written: The template as the user wrote it: shows what the user has set.
-        template: The template as far as it is built. A pass creates a new one, and only appends to
-            lists, so that the user's indexes stay right.
+        path: The user's field.
+        written: The template before the first pass: the user's, with the defaults of presets and
+            with `podLabels` and `podAnnotations`.
+        template: The generated template. A pass creates a new one, and only appends to lists, so
+            that indexes stay those of the user's template.
         leads: Whether it is the template of leaders, or of every pod of the role.
         commands: The command lines that were read of the role's pods.
     """
@@ -166,18 +167,18 @@ class Pod:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The pod's spec as far as it is built."""
+        """The generated pod spec."""
         spec: Mapping[str, Any] = self.template["spec"]
         return spec
 
     @property
     def container(self) -> Mapping[str, Any]:
-        """The serving container as far as it is built."""
+        """The generated serving container."""
         return _named(self.template, self.name)[1]
 
     @property
     def own(self) -> Mapping[str, Any]:
-        """The serving container as the user wrote it."""
+        """The user's serving container."""
         return _named(self.written, self.name)[1]
 
     @property
@@ -193,12 +194,12 @@ class Pod:
 
     @property
     def command(self) -> EngineCommand:
-        """The command line as far as it is built."""
+        """The generated command line."""
         return self.commands.of(self.container)
 
     @property
     def user_command(self) -> EngineCommand:
-        """The command line as the user wrote it."""
+        """The user's command line."""
         return self.commands.of(self.own)
 
     @property
@@ -214,7 +215,7 @@ class Pod:
         model: str | None = None,
         instead: str = "",
     ) -> tuple[Pod, list[Finding]]:
-        """The pod whose engine has these arguments.
+        """Return the pod whose engine has these arguments.
 
         Unchanged, with an error that begins with `problem`, where their place in the command line
         is not known.
@@ -236,20 +237,20 @@ class Pod:
         for path in mounts:
             if mounted(self.container, path) is not None:
                 at = (*self.container_path, "volumeMounts")
-                yield error(TAKEN_BY_TEMPLATE, at, f"{path} is where {remedy}")
+                yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {remedy}")
         names = {variable["name"] for variable in env}
         for index, variable in enumerate(self.container.get("env") or ()):
             if variable.get("name") in names:
                 at = (*self.container_path, "env", index)
-                message = f"{variable['name']} is set by {by}; remove one"
+                message = f"{variable['name']} conflicts with {by}; remove one of them"
                 yield error(TAKEN_BY_TEMPLATE, at, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
-        """The pod with another command line, None for the one that it has."""
+        """Return the pod with another command line, None for the one that it has."""
         return self.with_container(lambda container: with_command(container, edited))
 
     def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
-        """The pod with its serving container changed."""
+        """Return the pod with its serving container changed."""
         return self.with_spec(
             containers=[
                 dict(change(container)) if container["name"] == self.name else container
@@ -258,15 +259,15 @@ class Pod:
         )
 
     def with_fields(self, **fields: Any) -> Pod:
-        """The pod with fields of its serving container replaced."""
+        """Return the pod with fields of its serving container replaced."""
         return self.with_container(lambda container: {**container, **fields})
 
     def add_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
-        """The pod with more volumes behind its own."""
+        """Return the pod with more volumes behind its own."""
         return replace(self, template={**self.template, "spec": add_volumes(self.spec, volumes)})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
-        """The pod with a memory volume at /dev/shm of its serving container, unless it has one."""
+        """Return the pod with shared memory for its serving container, unless it has some."""
         added = shared_memory(self.spec, self.container, memory(limit))
         if added is None:
             return self
@@ -275,7 +276,7 @@ class Pod:
         return mounting.add_volumes([volume])
 
     def with_spec(self, **fields: Any) -> Pod:
-        """The pod with fields of its spec replaced."""
+        """Return the pod with fields of its spec replaced."""
         return replace(self, template={**self.template, "spec": {**self.spec, **fields}})
 
 
@@ -352,7 +353,7 @@ class RolePods:
         return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
 
     def put(self, pod: Pod) -> RolePods:
-        """These pods with the leader or the worker replaced."""
+        """Return these pods with the leader or the worker replaced."""
         return replace(self, leader=pod) if pod.leads else replace(self, worker=pod)
 
 
@@ -361,8 +362,8 @@ class Context:
     """What follows from the spec alone, before the first pass; no pass changes it.
 
     Attributes:
-        role: The role as the user wrote it, and the model's size in its `startup`.
-        written: Its pods as the user wrote them.
+        role: The role after presets, with the model's size in its `startup`.
+        written: Its pods before the first pass.
         launcher: How they find each other, None for single pods.
         pairing: Of prefill with decode, None for other services and other roles.
         shape: What the service is.
@@ -381,7 +382,7 @@ class Context:
     shape: ServiceShape
 
     def at(self, *field: str | int) -> Location:
-        """Path of a field of the role."""
+        """Return the location of a field of the role."""
         return ("roles", self.position, *field)
 
 
@@ -390,7 +391,7 @@ Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def explain_unknown_engine(command: EngineCommand) -> str:
-    """Why no flag can be set in a command line whose engine is not known."""
+    """Return why no flag can be set in a command line whose engine is not known."""
     if command.script is not None:
-        return "no start of either can be read in the container's shell script"
-    return "the container's program is neither vLLM nor SGLang"
+        return "no command of either is found in the container's shell script"
+    return "the container runs neither vLLM nor SGLang"

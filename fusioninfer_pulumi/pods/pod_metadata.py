@@ -16,7 +16,7 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
 
 
 def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
-    """Labels by which a role's objects and pods are found."""
+    """Return labels by which a role's objects and pods are found."""
     return {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: role.component_type.value,
@@ -25,7 +25,7 @@ def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
 
 
 def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Sets scheduler, priority, and the gang, or the annotation of the queue."""
+    """Set scheduler, priority, and the gang, or the annotation of the queue."""
     annotations: dict[str, str] = {}
     fields: dict[str, Any] = {
         "schedulerName": ctx.shape.scheduler,
@@ -37,7 +37,7 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif ctx.shape.queue and ctx.shape.scheduler:
-        # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
+        # Without our PodGroup, Volcano creates one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.each:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
@@ -52,7 +52,7 @@ def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
 
 
 def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Sets the labels of the role; of a template's own metadata nothing else stays."""
+    """Set the labels of the role; of a template's own metadata nothing else stays."""
     for pod in pods.each:
         written = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
@@ -72,7 +72,7 @@ def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping
 
 
 def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Spreads the leaders of all replicas, of all LeaderWorkerSets."""
+    """Spread the leaders of all replicas, of all LeaderWorkerSets."""
     args = ctx.role.topology_spread
     if args is None:
         return pods, []
@@ -92,7 +92,7 @@ def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """A service whose templates have its pod labels and annotations, and those of their roles.
+    """Return the service with pod labels and annotations in its templates.
 
     A role's value of a key wins over the service's, and a template's over both.
     """

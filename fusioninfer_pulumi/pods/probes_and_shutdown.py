@@ -18,7 +18,7 @@ PERIOD_SECONDS = 10
 
 
 def compute_startup_seconds(args: StartupArgs) -> int:
-    """Seconds that an engine may take to start, rounded up."""
+    """Return seconds that an engine may take to start, rounded up."""
     if args.timeout is not None:
         return math.ceil(durations.seconds(args.timeout) or 0)
     size, rate = quantity.parse(args.model_size or 0), quantity.parse(args.read_rate)
@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """A service whose roles start by its model's size, where they state no time and no size."""
+    """Return the service with its model's size in each `startup` without a timeout or size."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -41,7 +41,7 @@ def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Adds the leader's probes: whether it serves, and how long it may take until it does."""
+    """Add the leader's probes: whether it serves, and how long it may take until it does."""
     command = pods.command
     probes: dict[str, Any] = {}
     if command.engine is not None:
@@ -74,7 +74,7 @@ _GRACE = "terminationGracePeriodSeconds"
 
 
 def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
-    """Lets pods of a known engine end gracefully, unless the user has set how they end.
+    """Make pods of a known engine shut down gracefully, unless the user configured it.
 
     A deleted pod gets SIGTERM at once, before those that send it requests know. A preStop hook that
     sleeps keeps it serving meanwhile. Workers sleep as long as their leader needs them.

@@ -15,7 +15,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def select_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
-    """The known listeners that a reference to a Gateway selects."""
+    """Return the known listeners that a reference to a Gateway selects."""
     return [
         listener
         for listener in parent.listeners or ()
@@ -24,7 +24,7 @@ def select_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
 
 
 def hosts_overlap(one: Any, other: Any) -> bool:
-    """Whether two host names, each possibly a wildcard, can match the same host."""
+    """Return whether two host names, each possibly a wildcard, can match the same host."""
     if is_output(one) or is_output(other):
         return True
     if one.startswith("*."):
@@ -38,25 +38,25 @@ def hosts_overlap(one: Any, other: Any) -> bool:
 def refusal(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> str | None:
-    """Why a listener does not allow the route, None if it does."""
+    """Return why a listener does not allow the route, None if it does."""
     if listener["protocol"] not in ("HTTP", "HTTPS"):
-        return f"protocol {listener['protocol']} takes no HTTPRoute"
+        return f"protocol {listener['protocol']} does not accept HTTPRoutes"
     allowed = listener.get("allowedRoutes") or {}
     kinds = allowed.get("kinds")
     if kinds and not any(
         kind.get("kind") == "HTTPRoute" and kind.get("group", GROUP) == GROUP for kind in kinds
     ):
-        return "allowedRoutes.kinds has no HTTPRoute"
+        return "allowedRoutes.kinds does not include HTTPRoute"
     source = (allowed.get("namespaces") or {}).get("from", "Same")
     known = not is_output(parent.namespace) and not is_output(namespace)
     if source == "Same" and known and parent.namespace != namespace:
         return (
-            f"it allows routes of its own namespace {parent.namespace} only, and the route is in "
+            f"it only accepts routes of its own namespace {parent.namespace}, and the route is in "
             f"{namespace} (allowedRoutes.namespaces.from)"
         )
     host = listener.get("hostname")
     if host and hostnames and not any(hosts_overlap(host, hostname) for hostname in hostnames):
-        return f"its hostname {host} matches none of the route's"
+        return f"its hostname {host} does not match any hostname of the route"
     return None
 
 
@@ -73,18 +73,18 @@ class Endpoint:
     port: int | None
 
     def url(self, host: str) -> str:
-        """The URL with that host name or address."""
+        """Return the URL with that host name or address."""
         literal = f"[{host}]" if ":" in host else host
         return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
 
     def url_of_gateway(self, status: Mapping[str, Any] | None) -> str:
-        """The URL with the first address of a live Gateway, empty while it has none."""
+        """Return the URL with the first address of a live Gateway, empty while it has none."""
         addresses = (status or {}).get("addresses") or ()
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
 def find_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
-    """The endpoint of a service, preferring listeners that terminate TLS.
+    """Return the endpoint of a service, preferring listeners that terminate TLS.
 
     Its host is the route's first host name without a wildcard, else that of a listener, else the
     address of the service's own Gateway. None for an external Gateway without any host name.
@@ -123,7 +123,7 @@ def _endpoint(listener: Mapping[str, Any], host: Any) -> Endpoint:
 
 
 def _endpoint_of_ports(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
-    """The endpoint where no listener is known, but perhaps the port of one."""
+    """Return the endpoint where no listener is known, but perhaps the port of one."""
     ports = {parent.port for parent in parents}
     port = ports.pop() if len(ports) == 1 else None
     if port == _DEFAULT_PORTS["https"]:

@@ -56,7 +56,7 @@ OWN_NAMESPACE = "$(NAMESPACE)"
 
 #: Seconds in which a picker may finish its streams, as in upstream's charts.
 _GRACE_SECONDS = 130
-#: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
+#: At SIGTERM a picker rejects new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
 #: image has no shell to sleep with, hence the action of Kubernetes 1.30.
 _PAUSE_SECONDS = 60
@@ -77,10 +77,10 @@ class EppPlan:
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
-        request: What it shall do, None where the user wrote its configuration.
+        request: Inputs of the generated configuration, None for a user's configuration.
         summary: Its strategy, in one sentence.
         engine_metrics: Metrics of the engines' load, None where they are unknown or differ.
-        env: Variables that it gets beside its own.
+        env: Further variables of its container.
     """
 
     name: str
@@ -97,9 +97,9 @@ class EppPlan:
 
     @property
     def pauses(self) -> bool:
-        """Whether the picker serves on for a while when its pod is deleted.
+        """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not where the user says how it ends. Of several replicas none could take over meanwhile.
+        Not if the user configures its shutdown, or with several replicas: none could take over.
         """
         written: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
         grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
@@ -135,7 +135,7 @@ def plan_epp(
     intent: EppIntent,
     served: Sequence[RolePlan],
 ) -> tuple[EppPlan | None, list[Finding]]:
-    """Plans the endpoint picker of a router role; None, and why, if its image's family is unknown.
+    """Plan the endpoint picker of a router role; None, and why, if its image's family is unknown.
 
     `served` are the roles whose pods it chooses from.
     """
@@ -192,7 +192,7 @@ def plan_epp(
 
 
 def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the ConfigMap."""
+    """Build the ConfigMap."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -202,7 +202,7 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
 
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the Deployment.
+    """Build the Deployment.
 
     Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
@@ -223,7 +223,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
 
 def pod_template(epp: EppPlan) -> Manifest:
-    """The picker's pods without what the user wrote of them."""
+    """Return the picker's pods without what the user wrote of them."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:
@@ -292,7 +292,7 @@ def _container(epp: EppPlan) -> Manifest:
 
 
 def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
-    """Builds the Service; it has a port of metrics where anyone may read them, and of KV events.
+    """Build the Service; it has a port of metrics where anyone may read them, and of KV events.
 
     `protocol` is the `appProtocol` that the gateway asks for.
     """
@@ -325,7 +325,7 @@ _READ = ("get", "list", "watch")
 
 
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
-    """Builds the ServiceAccount with read access to pools and pods.
+    """Build the ServiceAccount with read access to pools and pods.
 
     With several replicas it has leader election, too. The ClusterRoleBinding, with which the
     endpoint picker authenticates readers of its metrics, is to `system:auth-delegator`, which comes

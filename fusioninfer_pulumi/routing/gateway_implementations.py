@@ -47,7 +47,7 @@ class SeveralPools(enum.Enum):
     UNKNOWN = "unknown"
 
 
-#: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
+#: Builds the objects that a gateway needs besides the route, from the service's metadata, endpoint
 #: picker (None without one), the reference to its pool or Service, the port, and the roles behind.
 Extras = Callable[
     [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
@@ -55,7 +55,7 @@ Extras = Callable[
 
 
 def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
-    """A DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
+    """Return a DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
     if epp is None or not epp.args.tls.enabled:
         return
     host = epp.name
@@ -86,7 +86,7 @@ def _gke_extras(
     port: int,
     served: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
-    """The policies with which GKE's load balancers check health and end long requests."""
+    """Return the policies with which GKE's load balancers check health and end long requests."""
     target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
     engines = [role.pods.command.engine for role in served]
     paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
@@ -112,21 +112,21 @@ _GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 
 
 def namespace_peer(namespace: Any) -> Manifest:
-    """The NetworkPolicyPeer that matches all pods of a namespace."""
+    """Return the NetworkPolicyPeer that matches all pods of a namespace."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
 
 
 def _beside_gateway(name: str, namespace: Any, service_namespace: Any) -> Iterator[Manifest]:
-    """Proxies run in their Gateway's namespace, with its name in a label (GEP-1762)."""
+    """Yield the proxies in their Gateway's namespace, with its name in a label (GEP-1762)."""
     if is_known_equal(namespace, service_namespace):
-        # Other pods of the service's namespace are no proxies.
+        # Other pods of the service's namespace must not get access.
         yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
     else:
         yield namespace_peer(namespace)
 
 
 def _envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
-    """Proxies run beside Envoy Gateway, or beside their Gateway (`GatewayNamespace` mode)."""
+    """Yield the proxies next to Envoy Gateway, or (`GatewayNamespace` mode) their Gateway."""
     owner = "gateway.envoyproxy.io/owning-gateway-name"
     yield namespace_peer("envoy-gateway-system")
     yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
@@ -144,7 +144,7 @@ class Implementation:
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
-        extras: Builds what it needs beside the route, None for nothing.
+        extras: Builds the objects it needs besides the route, None for none.
         proxies: Where the proxies of a Gateway run, None where that is not known.
         is_envoy_gateway: Whether its proxies have the metrics of Envoy Gateway's, or may have them.
     """
@@ -197,7 +197,7 @@ IMPLEMENTATIONS = {
             "gke-l7-regional-external-managed",
             EppTls.BY_DEFAULT,
             honours_failure_mode=None,
-            # Load balancers refuse the route; a GCPBackendPolicy has the timeout.
+            # Load balancers reject the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",

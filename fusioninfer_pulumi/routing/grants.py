@@ -44,7 +44,7 @@ def needed_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """The grants for references of the route and of the Gateway, and of external routes.
+    """Return the grants for references of the route and of the Gateway, and of external routes.
 
     `backend` is what external routes have to lead to.
     """
@@ -81,7 +81,7 @@ def needed_grants(
 def _references(
     route: RoutePlan | None, gateway: GatewayPlan | None
 ) -> Iterator[tuple[str, str, str, Location, Mapping[str, Any]]]:
-    """Name and kind of what refers, default kind of what is referred to, field, reference."""
+    """Yield source name and kind, default kind of the target, field and reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         named = (route.name, "HTTPRoute", "Service")
@@ -101,7 +101,7 @@ def _references(
 
 
 def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
-    """Builds one ReferenceGrant for each namespace that is referred to, or from."""
+    """Build one ReferenceGrant for each namespace that is referred to, or from."""
     by_name: dict[tuple[str, str], list[GrantPlan]] = {}
     for grant in grants:
         by_name.setdefault((grant.namespace, grant.name), []).append(grant)

@@ -61,7 +61,7 @@ class RulePlan:
 
     @property
     def backends(self) -> Sequence[Mapping[str, Any]]:
-        """Its backends as the user wrote them."""
+        """The user's backends."""
         return self.written.get("backendRefs") or ()
 
     @property
@@ -99,7 +99,7 @@ class RoutePlan:
 def plan_parents(
     at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
-    """The Gateways that the route names, else the service's own, else `gateway.refs`."""
+    """Return the Gateways that the route names, else the service's own, else `gateway.refs`."""
     plans = []
     for field, ref, known in _parents(args, gateway):
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
@@ -115,7 +115,7 @@ def plan_parents(
 def _parents(
     args: RoleArgs, gateway: GatewayPlan | None
 ) -> Iterator[tuple[Location, Mapping[str, Any], tuple[Mapping[str, Any], ...] | None]]:
-    """The field, the reference and the known listeners of each Gateway."""
+    """Return the field, the reference and the known listeners of each Gateway."""
     explicit = args.httproute.parent_refs if args.httproute is not None else None
     if explicit:
         for index, parent in enumerate(explicit):
@@ -143,7 +143,7 @@ def plan_route(
     gateway: GatewayPlan | None,
     implementation: Implementation,
 ) -> RoutePlan | None:
-    """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
+    """Plan the route; None where neither a route nor a Gateway is asked for, or it is external."""
     if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
         return None
     route = args.httproute or HttpRouteArgs()
@@ -203,13 +203,13 @@ def _rule_plan(
 
 
 def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two references of one namespace have the same target; their ports may differ."""
+    """Return whether two references in one namespace have the same target, on any port."""
     defaults = {"group": "", "kind": "Service", "name": None}
     return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
 
 
 def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
-    """Builds the HTTPRoute."""
+    """Build the HTTPRoute."""
     fields = {
         "parentRefs": None if route.parent_refs is None else list(route.parent_refs),
         "useDefaultGateways": route.use_default_gateways,

@@ -40,7 +40,7 @@ class NetworkPolicyPlan:
 def proxy_peers(
     namespace: Any, parents: Sequence[ParentPlan], implementation: Implementation
 ) -> tuple[Manifest, ...]:
-    """The peers that match the Gateways' proxies; `namespace` is the service's."""
+    """Return the peers that match the Gateways' proxies; `namespace` is the service's."""
     peers: list[Manifest] = []
     for parent in parents if implementation.proxies is not None else ():
         assert implementation.proxies is not None
@@ -54,7 +54,7 @@ def proxy_peers(
 def plan_network_policies(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
-    """Plans the policies; None without any. No proxies: it is not known where they run."""
+    """Plan the policies; None without any. No proxies: it is not known where they run."""
     if args is None:
         return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:
@@ -72,7 +72,7 @@ def picker_network_policy(
     pool: PoolPlan,
     roles: Sequence[RolePlan],
 ) -> Manifest:
-    """Builds the policy for the endpoint picker's pods."""
+    """Build the policy for the endpoint picker's pods."""
     ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
@@ -93,7 +93,7 @@ def role_network_policies(
     ports: Sequence[int],
     picker: Manifest | None,
 ) -> Iterator[Manifest]:
-    """Builds one policy for the pods of each role.
+    """Build one policy for the pods of each role.
 
     `served` are the names of the roles in the pool or behind the Service, to whose `ports` requests
     come, `picker` selects the endpoint picker's pods.
@@ -131,7 +131,7 @@ def role_network_policies(
 
 
 def picker_pods(epp: EppPlan) -> Manifest:
-    """The NetworkPolicyPeer that matches the endpoint picker's pods."""
+    """Return the NetworkPolicyPeer that matches the endpoint picker's pods."""
     return {"podSelector": {"matchLabels": epp.pod_labels}}
 
 

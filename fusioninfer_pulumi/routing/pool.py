@@ -39,7 +39,7 @@ class PoolPlan:
 
     @property
     def ports_text(self) -> str:
-        """Its ports, for people."""
+        """Its ports, as text."""
         first, last = self.ports[0], self.ports[-1]
         if first == last:
             return f"port {first}"
@@ -50,10 +50,10 @@ class PoolPlan:
 
 
 def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
-    """Component types whose leaders the pool holds.
+    """Return component types whose leaders the pool holds.
 
     All of them where the endpoint picker pairs prefill with decode. Else those that answer a
-    request alone, which prefill pods do not: they return one token only. A selector cannot say
+    request alone, which prefill pods do not: they return one token only. A selector cannot match
     "one of two types", so decoders win over workers where prefillers have to stay out.
     """
     types = frozenset(role.component_type for role in roles)
@@ -67,7 +67,7 @@ def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[Comp
 def plan_pool(
     service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
-    """Plans the pool of a router role, which holds the leaders of the served roles."""
+    """Plan the pool of a router role, which holds the leaders of the served roles."""
     # LeaderWorkerSet's label distinguishes leaders, which serve, from workers. No other pod has it
     # together with the service's label.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
@@ -87,7 +87,7 @@ def plan_pool(
 
 
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
-    """Builds the InferencePool; `epp` is the name of the endpoint picker's Service."""
+    """Build the InferencePool; `epp` is the name of the endpoint picker's Service."""
     return {
         "apiVersion": f"{object_names.POOL_GROUP}/v1",
         "kind": object_names.POOL_KIND,
@@ -105,12 +105,12 @@ def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
-    """Whether a backend is an InferencePool, of any service."""
+    """Return whether a backend is an InferencePool, of any service."""
     return ref.get("kind") == object_names.POOL_KIND and ref.get("group") == object_names.POOL_GROUP
 
 
 def pool_reference(name: str) -> Manifest:
-    """Reference to an InferencePool, as a backend of a route or the target of a policy."""
+    """Return reference to an InferencePool, as a backend of a route or the target of a policy."""
     return {"group": object_names.POOL_GROUP, "kind": object_names.POOL_KIND, "name": name}
 
 
@@ -127,7 +127,7 @@ class RewriteRule:
     weights: Mapping[str, int]
 
     def text(self) -> str:
-        """The rule, for people."""
+        """Return the rule as text."""
         asked = ", ".join(self.models) or "any other model"
         if len(self.weights) == 1:
             return f"{asked} -> {next(iter(self.weights))}"
@@ -152,12 +152,12 @@ class RewritePlan:
     rules: tuple[RewriteRule, ...]
 
     def text(self) -> str:
-        """Its rules, for people."""
+        """Return its rules as text."""
         return "; ".join(rule.text() for rule in self.rules)
 
 
 def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
-    """Plans the rewrites of a router role; None where it has none, or its picker knows none."""
+    """Plan the rewrites of a router role; None where it has none, or its picker knows none."""
     if not args.model_rewrites or family.rewrite_api is None:
         return None
     rules = [
@@ -177,7 +177,7 @@ def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePla
 
 
 def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
-    """Builds the InferenceModelRewrite of the pool of that name."""
+    """Build the InferenceModelRewrite of the pool of that name."""
     rules: list[Manifest] = []
     for rule in plan.rules:
         matches = [{"model": {"type": "Exact", "value": name}} for name in rule.models]

@@ -128,7 +128,7 @@ class Routing:
 
     @property
     def is_routed(self) -> bool:
-        """Whether some route leads to the pods, as far as the spec says."""
+        """Whether a route leads to the pods, according to the spec."""
         return self.route is not None or self.args.is_routed_externally
 
 
@@ -139,7 +139,7 @@ def plan_routing(
     roles: Sequence[RolePlan],
     intent: EppIntent,
 ) -> tuple[Routing, list[Finding]]:
-    """Plans the service's router role; `roles` are those that run pods.
+    """Plan the service's router role; `roles` are those that run pods.
 
     The findings say why the endpoint picker cannot be planned.
     """
@@ -188,7 +188,7 @@ def plan_routing(
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
-    """The service's metadata with the labels of every object of its router role."""
+    """Return the service's metadata with the labels of every object of its router role."""
     own_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
@@ -203,7 +203,7 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
 
 
 def routing_objects(topology: Topology, routing: Routing) -> Iterator[Manifest]:
-    """Builds the objects of a router role, but for the Service of one without an endpoint picker.
+    """Build the objects of a router role, but for the Service of one without an endpoint picker.
 
     The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
     follows everything that it leads to.

@@ -44,16 +44,16 @@ class GatewayPlan:
 
 
 def find_implementation(args: RoleArgs) -> Implementation:
-    """What is known of the gateway's implementation; `UNKNOWN` where it is not named."""
+    """Return what is known of the gateway's implementation; `UNKNOWN` where it is not named."""
     named = args.gateway.implementation if args.gateway is not None else None
     return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
 
 
 def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
-    """Plans the service's own Gateway; None where the route attaches to existing ones.
+    """Plan the service's own Gateway; None where the route attaches to existing ones.
 
-    `gateway: {implementation: ...}` beside `parentRefs` says what implements those; beside
-    `routedBy` or `refs`, what implements the Gateways of the external route.
+    With `parentRefs`, `gateway: {implementation: ...}` describes those Gateways; with `routedBy`
+    or `refs`, the Gateways of the external route.
     """
     gateway = args.gateway
     if gateway is None or gateway.refs is not None or args.is_routed_externally:
@@ -74,7 +74,7 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
 
 
 def gateway_object(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
-    """Builds the Gateway."""
+    """Build the Gateway."""
     built = metadata(meta, gateway.name)
     if gateway.annotations:
         built["annotations"] = {**built.get("annotations", {}), **gateway.annotations}

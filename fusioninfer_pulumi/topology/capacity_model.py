@@ -58,7 +58,7 @@ class RoleDemand:
 
     Attributes:
         name: The role, which is also the name of its subgroup policy.
-        replicas: Desired replicas; 0 for a parked role.
+        replicas: Desired replicas; 0 for a role scaled to zero.
         pod_sizes: Accelerators of each pod of one replica, the leader first; 0 for none.
         minimum: Replicas that the gang needs; used only by ``GangForm.SUBGROUP``.
     """
@@ -99,7 +99,7 @@ class Capacity:
 
 
 def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
-    """Returns how many replicas of each role run on the pools.
+    """Return how many replicas of each role run on the pools.
 
     Exact if all pods with accelerators form a gang and are interchangeable (one size, or each node
     holds as many of the largest as of the smallest), or if the outcome does not depend on the nodes
@@ -116,7 +116,7 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
         complete = all(running[role.name] == role.replicas for role in units)
         exact = (complete or not lost) and _fit_together(units, running, nodes)
     elif form is not GangForm.NONE and all(size == 1 for role in units for size in role.pod_sizes):
-        running, exact = _bound_in_order(units, sum(count * room for count, room in nodes)), True
+        running, exact = _bound_in_order(units, sum(count * free for count, free in nodes)), True
     else:
         running = _upper_bounds(units, nodes)
         exact = _outcome_is_certain(units, running, nodes, form)
@@ -129,7 +129,7 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
 
 
 def pools_for_gpus(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
-    """Returns nodes of the largest pod's size that have this many accelerators in total.
+    """Return nodes of the largest pod's size that have this many accelerators in total.
 
     A remainder is one smaller node. `largest_pod` is 0 where no pod requests accelerators.
     """
@@ -142,7 +142,7 @@ _Nodes = list[tuple[int, int]]  # (how many, accelerators of each)
 
 
 def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
-    """Returns the roles with the minimum of their gang form, and only pods with accelerators."""
+    """Return the roles with the minimum of their gang form, and only pods with accelerators."""
     wanted = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
@@ -157,7 +157,7 @@ def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
 
 
 def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
-    """Returns pods and nodes in the largest unit that does not change the result.
+    """Return pods and nodes in the largest unit that does not change the result.
 
     Pods only take multiples of the greatest common divisor of their sizes. If every node holds
     exactly as many of the largest pods as of the smallest, it holds that many of any mixture, and
@@ -166,7 +166,7 @@ def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand
     sizes = _sizes(roles)
     if not sizes:
         return roles, nodes
-    if all(room // min(sizes) == room // max(sizes) for _, room in nodes):
+    if all(free // min(sizes) == free // max(sizes) for _, free in nodes):
         unit, scaled = max(sizes), dict.fromkeys(sizes, 1)
     else:
         unit = math.gcd(*sizes)
@@ -174,18 +174,18 @@ def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand
     units = [
         replace(role, pod_sizes=tuple(scaled[size] for size in role.pod_sizes)) for role in roles
     ]
-    return units, [(count, room // unit) for count, room in nodes]
+    return units, [(count, free // unit) for count, free in nodes]
 
 
 def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
-    """Returns the replicas that run for pods of size 1: the gang's minimum, then in order."""
+    """Return the replicas that run for pods of size 1: the gang's minimum, then in order."""
     free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
     if free < 0:
         return {role.name: 0 for role in roles}
     running = {role.name: role.replicas for role in roles}
 
     def taken(index: int) -> int:
-        """Returns the pods of all replicas below the index that run beyond the minimum."""
+        """Return the pods of all replicas below the index that run beyond the minimum."""
         beyond = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
         return sum(replicas * len(pods) for replicas, pods in beyond)
 
@@ -204,7 +204,7 @@ def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
 
 
 def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
-    """Returns the most replicas of each role while the others have their minimum.
+    """Return the most replicas of each role while the others have their minimum.
 
     For each size, pods of at least this size need that many places, and that many accelerators on
     nodes that can hold one of them.
@@ -212,8 +212,8 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
     bounds = {role.name: role.replicas for role in roles}
     for size in sorted(_sizes(roles)):
         large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
-        places = sum(count * (room // size) for count, room in nodes)
-        usable = sum(count * room for count, room in nodes if room >= size)
+        places = sum(count * (free // size) for count, free in nodes)
+        usable = sum(count * free for count, free in nodes if free >= size)
         for left, weigh in ((places, len), (usable, sum)):
             loads = {name: weigh(pods) for name, pods in large.items()}
             spare = left - sum(role.minimum * loads[role.name] for role in roles)
@@ -226,21 +226,21 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
 
 
 def _fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
-    """Returns whether all roles reach their bounds whichever replica is admitted first.
+    """Return whether all roles reach their bounds whichever replica is admitted first.
 
-    A replica that is left out lacks room beside those that run. Where the bounds fit together, a
-    role below its own always finds room for one more.
+    A replica that does not run does not fit next to those that run. If the bounds fit together,
+    one more replica of a role below its bound always fits.
     """
     if any(size != 1 for role in roles for size in role.pod_sizes):
         return _outcome_is_certain(roles, running, nodes, GangForm.NONE)
     taken = sum(running[role.name] * len(role.pod_sizes) for role in roles)
-    return taken <= sum(count * room for count, room in nodes)
+    return taken <= sum(count * free for count, free in nodes)
 
 
 def _outcome_is_certain(
     roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
 ) -> bool:
-    """Returns whether the bounds are reached on whichever nodes the scheduler puts pods.
+    """Return whether the bounds are reached on whichever nodes the scheduler puts pods.
 
     A pod finds no node only if each node that is large enough has less than its size free. That
     cannot happen if the other pods are too few to fill them.
@@ -257,14 +257,14 @@ def _outcome_is_certain(
             # A node too small for the largest pod of a replica may be excluded for its smaller pods
             # too: the scheduler caches misfits by task name (util/predicate_helper.go).
             largest = max(role.pod_sizes)
-            filled = sum(count * max(0, room - largest + 1) for count, room in nodes)
+            filled = sum(count * max(0, free - largest + 1) for count, free in nodes)
             if total - min(role.pod_sizes) >= filled:
                 return False
     return True
 
 
 def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
-    """Returns `Full`, `Partial` or `Blocked`; a service of 0 replicas is `Full`."""
+    """Return `Full`, `Partial` or `Blocked`; a service of 0 replicas is `Full`."""
     if all(running[role.name] == role.replicas for role in roles):
         everything = [replace(role, minimum=role.replicas) for role in roles]
         return "Full" if _upper_bounds(everything, nodes) == running else "Partial"
@@ -274,7 +274,7 @@ def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) 
 def group_capacity(
     roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int
 ) -> Capacity:
-    """Returns how many replicas of each role run over all serving groups.
+    """Return how many replicas of each role run over all serving groups.
 
     Exact if all pods with accelerators have one size and roles do not compete for what the groups'
     minima leave; otherwise an upper bound for each role.
@@ -321,7 +321,7 @@ def _times(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
 def _with_extras(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
 ) -> tuple[dict[str, int], bool]:
-    """Returns the replicas of each role with this many groups started, and if it is exact."""
+    """Return the replicas of each role with this many groups started, and if it is exact."""
     if started == 1 and certain:
         one = capacity(roles, GangForm.SUBGROUP, pools)
         return dict(one.running), one.exact

@@ -78,7 +78,7 @@ class GangPlan:
 
     @property
     def reference(self) -> str:
-        """What its pods name, as `reference_of` reads it."""
+        """The name by which its pods refer to it."""
         return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
 
 
@@ -89,14 +89,14 @@ def plan_gangs(
     shape: ServiceShape,
     groups: int | None = None,
 ) -> tuple[GangPlan, ...]:
-    """Returns the gang of a service, or one for each of its serving groups.
+    """Return the gang of a service, or one for each of its serving groups.
 
     None if it needs no gang, no replica exists, or every role is optional. Replicas of one
     LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
     separate them.
     """
     native, layout = shape.is_native, shape.layout
-    # A PodGroup of Kubernetes knows no roles: what asks for them is refused.
+    # Kubernetes' PodGroup has no roles; checks reject the fields that need them.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
@@ -135,12 +135,12 @@ def plan_gangs(
 def required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Returns the replicas of each role that a gang needs: all of them without a minimum."""
+    """Return the replicas of each role that a gang needs: all of them without a minimum."""
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
 def read_gang_reference(annotations: Any, pod_group: Any) -> str:
-    """Which gang pods name, as `GangPlan.reference` says it; empty for none.
+    """Return the gang that pods name, in the form of `GangPlan.reference`; empty for none.
 
     `pod_group` is their `schedulingGroup.podGroupName`.
     """
@@ -150,21 +150,21 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
 
 
 def gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
-    """Returns the replicas of each role that a gang needs, None if it needs all or is None."""
+    """Return the replicas of each role that a gang needs, None if it needs all or is None."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
 
 
 def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
-    """Pods that a PodGroup of ours places together."""
+    """Return the number of pods that one of our PodGroups schedules together."""
     spec = pod_group["spec"]
     policy = spec.get("schedulingPolicy")
     return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
 def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
-    """Returns the form of a gang in the capacity model; `queued`: Kueue admits replicas."""
+    """Return the form of a gang in the capacity model; `queued`: Kueue admits replicas."""
     if gang is None:
         return GangForm.REPLICA if queued else GangForm.NONE
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
@@ -194,7 +194,7 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
 
 
 def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
-    """Builds the PodGroup that the annotation of all pods of a service, or of a group, names.
+    """Build the PodGroup that the annotation of all pods of a service, or of a group, names.
 
     It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
     Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A PodGroup of

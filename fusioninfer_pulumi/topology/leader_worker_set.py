@@ -23,7 +23,7 @@ DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
-    """Yields the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
+    """Yield the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
         for lws in role.lws:
             yield _leader_worker_set(plan, role, lws)
@@ -55,7 +55,7 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
 
 
 def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
-    """Returns the rolling update of a LeaderWorkerSet with several replicas."""
+    """Return the rolling update of a LeaderWorkerSet with several replicas."""
     rollout = resolve_rollout(plan.rollout, role)
     at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
     return {
@@ -89,7 +89,7 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) ->
 def _for_lws(
     plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: LwsPlan
 ) -> Manifest:
-    """A role's template with the metadata of one LeaderWorkerSet's pods; it shares the pod spec."""
+    """Return a role's template with the metadata of one LeaderWorkerSet's pods."""
     metadata = template["metadata"]
     pod_labels = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
     finished = {**metadata, "labels": pod_labels}
@@ -106,7 +106,7 @@ def _for_lws(
 
 
 def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    """Labels by which the LeaderWorkerSets of a role, and their pods, differ."""
+    """Return labels by which the LeaderWorkerSets of a role, and their pods, differ."""
     index = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
         index[labels.GROUP_INDEX] = str(planned.group)
@@ -114,7 +114,7 @@ def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
 
 
 def restart_policy(role: RolePlan) -> RestartPolicy | None:
-    """Returns the restart policy of a role's groups, None for LeaderWorkerSet's default.
+    """Return the restart policy of a role's groups, None for LeaderWorkerSet's default.
 
     A worker may fail before the leader's Ray head runs. Recreating the group for that would never
     end, so a multi-node group is recreated only after it has started once.
@@ -125,12 +125,12 @@ def restart_policy(role: RolePlan) -> RestartPolicy | None:
 
 
 def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a policy as LeaderWorkerSet's webhook stores it: with its type."""
+    """Return a policy as LeaderWorkerSet's webhook stores it: with its type."""
     explicit = {key: value for key, value in policy.items() if value is not None}
     return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
 
 
 def is_same_policy(one: Any, other: Any) -> bool:
-    """Returns whether two policies are equal after defaulting; None equals empty."""
+    """Return whether two policies are equal after defaulting; None equals empty."""
     first, second = (completed(e) if e and isinstance(e, Mapping) else e for e in (one, other))
     return bool(first == second) if first and second else not first and not second

@@ -67,7 +67,7 @@ class RolePlan:
         args: The role as the user wrote it.
         pods: The pods of each of its replicas.
         lws: The LeaderWorkerSets of all serving groups, group by group; none when the role is
-            parked.
+            scaled to zero.
         nodes: Pods in one replica.
         launcher: How the pods of a replica find each other, None for single pods.
         scaled_externally: Whether something else, such as an autoscaler, sets the replicas of its
@@ -84,7 +84,7 @@ class RolePlan:
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
-        """The replicas of all LeaderWorkerSets, none when the role is parked."""
+        """The replicas of all LeaderWorkerSets, none when the role is scaled to zero."""
         return tuple(replica for lws in self.lws for replica in lws.replicas)
 
     @property
@@ -109,7 +109,7 @@ class RolePlan:
 
     @property
     def worker_template(self) -> Mapping[str, Any]:
-        """The same of the workers; that of every pod where a replica is a single one."""
+        """The same for workers; for every pod if a replica is a single pod."""
         return (self.pods.worker or self.pods.leader).template
 
     @cached_property
@@ -149,7 +149,7 @@ class RolePlan:
 
 
 def plan_role(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) -> RolePlan:
-    """Plans the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
+    """Plan the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
     indexes = [None] if groups is None else range(groups)
     return RolePlan(
         position=ctx.position,
@@ -189,7 +189,7 @@ class RoleRollout:
 
     Attributes:
         max_unavailable: Replicas that the update may make unavailable.
-        max_surge: Replicas that the update may start beside the existing replicas.
+        max_surge: Replicas that the update may start in addition to the existing ones.
         partition: Replicas with lower ordinals keep their pod template.
         timeout: How long the update of one replica may take.
     """
@@ -207,7 +207,7 @@ class RoleRollout:
 
 
 def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
-    """Returns the settings of a role: its own, else the service's, else the defaults."""
+    """Return the settings of a role: its own, else the service's, else the defaults."""
     strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
     timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:
@@ -227,27 +227,27 @@ def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
 
 
 def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
-    """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
+    """Return a role's value of a `rollout` field, else the service's; None if neither is set."""
     value = None if role.args.rollout is None else getattr(role.args.rollout, field)
     return getattr(service, field) if value is None else value
 
 
 def locate_rollout_field(role: RolePlan, field: str) -> Location:
-    """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
+    """Return the location of a `rollout` field that the user wrote, of the role or the service."""
     alias = RoleRolloutArgs.model_fields[field].alias or field
-    stated = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-    return ("roles", role.position, "rollout", alias) if stated else ("rollout", alias)
+    is_own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return ("roles", role.position, "rollout", alias) if is_own else ("rollout", alias)
 
 
 def count_replicas(limit: int | str, replicas: int) -> int:
-    """Returns a count, or a percentage of the replicas rounded down, at least 1."""
+    """Return a count, or a percentage of the replicas rounded down, at least 1."""
     if isinstance(limit, int):
         return limit
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
 
 
 def count_surge(limit: int | str, replicas: int) -> int:
-    """Returns a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
+    """Return a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
     if isinstance(limit, str):
         limit = -(-replicas * int(limit.removesuffix("%")) // 100)
     return min(limit, replicas)

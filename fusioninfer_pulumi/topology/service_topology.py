@@ -60,7 +60,7 @@ class Topology(ServiceMeta):
 
 
 def compute_capacity_for_gpus(plan: Topology, gpus: Sequence[int]) -> list[Capacity]:
-    """Returns the capacity for each number of free accelerators.
+    """Return the capacity for each number of free accelerators.
 
     The nodes have the size of the largest pod.
     """
@@ -69,7 +69,7 @@ def compute_capacity_for_gpus(plan: Topology, gpus: Sequence[int]) -> list[Capac
 
 
 def compute_capacity(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
-    """Returns the capacity on node pools whose accelerators are all free."""
+    """Return the capacity on node pools whose accelerators are all free."""
     minima = required_replicas(plan.roles, gang_minima(plan.gang))
     demands = [
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
@@ -88,9 +88,9 @@ def compute_capacity(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
 def service_reference(
     service: str, roles: Sequence[RolePlan], shape: ServiceShape
 ) -> dict[str, Any]:
-    """Returns the reference of a route to the Service.
+    """Return the reference of a route to the Service.
 
-    Its port is that of the first role that receives client requests; parked roles come last.
+    Its port is that of the first role that receives requests; roles scaled to zero come last.
     """
     entries = [role for role in roles if role.component_type in shape.entry_types]
     running = [role for role in entries if role.replicas]
@@ -99,7 +99,7 @@ def service_reference(
 
 
 def serving_service(plan: Topology) -> dict[str, Any]:
-    """Builds the Service of a plan without an endpoint picker.
+    """Build the Service of a plan without an endpoint picker.
 
     It selects leaders only, and no prefill pods where decode is separate.
     """

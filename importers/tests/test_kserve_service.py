@@ -554,7 +554,7 @@ def test_a_command_of_its_own_gets_the_arguments_too() -> None:
     [
         # KServe's script leaves its own setting out beside one in the arguments, in silence.
         ({"template": pod(args=["--kv-transfer-config", '\'{"kv_connector":"X"}\''])},
-         "f: kvCacheOffloading: the engine's arguments hold --kv-transfer-config (X) already"),
+         "f: kvCacheOffloading: conflicts with --kv-transfer-config (X) in the arguments"),
         ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{}]}},
          "f: kvCacheOffloading.secondary[0]: needs one of emptyDir"),
         ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{"fileSystem": {"pvc": {}}}]}},

@@ -246,6 +246,8 @@ def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: 
         (queried("sum(rate(requests[5m])) by (le)"), True),
         (queried('sum(vllm:num_requests_waiting{pod=~"svc-.*"})'), False),
         (queried("vector(2)"), False),
+        (queried("svc:vllm_requests_waiting:sum"), False),
+        (queried(f"svc:vllm_requests_waiting:sum + {WAITING}"), True),
         (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1}]}), False),
         (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1, "source": "External"}]}),
          True),

@@ -103,6 +103,13 @@ def test_replicas_that_an_autoscaler_may_remove_are_not_missing(
         assert f") < {least} unless" in missing["expr"]
 
 
+def test_alert_labels_are_prometheus_labels() -> None:
+    found = rules(seen(monitoring={"alerts": {"labels": {"team": "search & ads: EU"}}}))
+    assert {rule["labels"]["team"] for rule in found.values()} == {"search & ads: EU"}
+    (problem,) = problems(seen(monitoring={"alerts": {"labels": {"team-name": "a"}}}))
+    assert problem.endswith('"team-name" is not a Prometheus label name (letters, digits and _)')
+
+
 def test_a_partition_is_no_stalled_update() -> None:
     found = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
     assert ("FusionInferUpdateStalls", "inference") not in found

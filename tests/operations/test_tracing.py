@@ -84,7 +84,7 @@ def test_an_engine_without_known_flags_is_told_of() -> None:
         args=["--model-path=m", "--port=8000"],
     )
     manifest = traced(service(role(template=template(own))))
-    assert about("sglang is not told to trace", said(manifest))
+    assert about("no tracing flags of sglang", said(manifest))
     assert warnings(manifest) == [
         "warning: tracing: has no effect: neither a picker nor an engine traces"
     ]

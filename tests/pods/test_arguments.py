@@ -91,7 +91,7 @@ MISSING = (
     f"{FLAG} is missing, without which no KV cache goes from prefill to decode: add it, or let "
     "kvTransfer: {} generate it for NixlConnector"
 )
-STATED = "the engine's arguments state it already; remove one of them"
+STATED = "conflicts with the engine's arguments, which set it; remove one of them"
 # Decode engine, decode role, what is said against it.
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (PLAIN, {}, [f"roles[2].{AT}: {MISSING}"]),
@@ -227,24 +227,24 @@ def test_events_need_no_pair() -> None:
         (
             engine("m", *NIXL_ARGS, "--kv-events-config={}"),
             {},
-            "roles[2].kvEvents: the engine's arguments hold --kv-events-config; remove one",
+            ".kvEvents: conflicts with --kv-events-config in the arguments; remove one of them",
         ),
         (
             engine("--model=$MODEL", *NIXL_ARGS),
             {},
-            "roles[2].kvEvents.topic: is required: the model's name cannot be read here",
+            ".kvEvents.topic: is required: the arguments do not name the model",
         ),
         (
             engine("--model=m", *NIXL_ARGS, "--config=/etc/vllm.yaml"),
             {},
-            "roles[2].kvEvents.topic: is required: the model's name cannot be read here",
+            ".kvEvents.topic: is required: the arguments do not name the model",
         ),
     ],
 )
 def test_events_that_cannot_work_are_refused(
     decode: dict[str, Any], more: dict[str, Any], wanted: str
 ) -> None:
-    assert problems(pair(decode=decode, decode_role=events(**more))) == [wanted]
+    assert problems(pair(decode=decode, decode_role=events(**more))) == [f"roles[2]{wanted}"]
 
 
 def test_the_topic_names_one_model_and_the_others_are_said() -> None:

@@ -149,9 +149,9 @@ OTHER = {"name": "main", "image": "mine:1", "command": ["/serve"]}
 def test_an_engine_that_is_not_known_cannot_be_moved() -> None:
     assert problems(pair(decode=OTHER)) == [
         (
-            "roles[2].template.spec.containers[0].command: the engine cannot be moved off port "
-            "8000, where the sidecar listens: the container's program is neither vLLM nor SGLang; "
-            "make it listen on another port, and say which in kvTransfer.enginePort"
+            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
+            "the container runs neither vLLM nor SGLang; configure another port for the engine, "
+            "and set kvTransfer.enginePort to it"
         )
     ]
 
@@ -170,9 +170,9 @@ def test_scripts_that_cannot_be_read_are_refused() -> None:
     del decode["args"]
     assert problems(pair(decode=decode)) == [
         (
-            "roles[2].template.spec.containers[0].command: the engine cannot be moved off port "
-            "8000, where the sidecar listens: no start of either can be read in the container's "
-            "shell script; make it listen on another port, and say which in kvTransfer.enginePort"
+            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
+            "no command of either is found in the container's shell script; configure another port "
+            "for the engine, and set kvTransfer.enginePort to it"
         )
     ]
 

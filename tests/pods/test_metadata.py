@@ -114,3 +114,13 @@ def test_finding_about_pod_annotation_names_the_field_that_has_it(at: str) -> No
     on_role, on_service = (annotated, {}) if at else ({}, annotated)
     (problem,) = problems(service(role(multinode=nodes(2), **on_role), **on_service))
     assert problem.startswith(f"{at}podAnnotations[{key}]: binds the leaders alone")
+
+
+def test_warm_up_job_has_pod_metadata_of_the_service() -> None:
+    model = {"uri": "hf://a/b", "cache": {"storage": {"size": "1Gi"}, "warmUp": True}}
+    pod = template(container(args=[]))
+    manifest = service(
+        role(template=pod), model=model, podLabels={"cost": "7"}, podAnnotations={"a": "b"}
+    )
+    metadata = only(manifest, "Job")["spec"]["template"]["metadata"]
+    assert metadata == {"labels": {"cost": "7", "app": "model-warm-up"}, "annotations": {"a": "b"}}

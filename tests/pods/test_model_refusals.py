@@ -41,15 +41,16 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         serving({"uri": "pvc://m"}, **MOUNTED),
-        [("roles[0].template.spec.containers[0].volumeMounts: /mnt/models is where the model's "
-         "files are mounted; remove it, or set model.mountPath (cache.mountPath for a cache)"),
+        [("roles[0].template.spec.containers[0].volumeMounts: /mnt/models conflicts with the "
+         "mount of the model's files; remove it, or set model.mountPath (cache.mountPath for a "
+         "cache)"),
          ('roles[0].template.spec.containers[0].volumeMounts[0].name: the pod has no volume "x": '
          "add it to its volumes")],
     ),
     (
         serving({"uri": HF, "tokenSecret": {"name": "h"}}, env=[TOKEN]),
-        [("roles[0].template.spec.containers[0].env[0]: HF_TOKEN is set by the service's model; "
-         "remove one")],
+        [("roles[0].template.spec.containers[0].env[0]: HF_TOKEN conflicts with the service's "
+         "model; remove one of them")],
     ),
     (
         serving({"uri": "pvc://m", "path": "x"}),
@@ -92,7 +93,7 @@ def test_what_contradicts_is_refused(manifest: Any, expected: list[str]) -> None
 def test_a_program_that_is_not_known_is_told_nothing() -> None:
     manifest = serving({"uri": "pvc://m"}, image="x", command=["/serve"])
     (one,) = warnings(manifest)
-    assert one.startswith("warning: roles[0].template.spec.containers[0].command: the container's")
+    assert one.startswith("warning: roles[0].template.spec.containers[0].command: the model is")
     assert main(manifest)["command"] == ["/serve"]
     assert main(manifest)["volumeMounts"]
 

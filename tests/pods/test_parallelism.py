@@ -150,7 +150,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"tensor": 8}, image="x", command=["/serve"], args=None),
-        [("roles[0].parallelism: sets arguments of vLLM or SGLang, but the container's program is "
+        [("roles[0].parallelism: sets arguments of vLLM or SGLang, but the container runs "
          "neither vLLM nor SGLang; write the arguments yourself, with multinode")],
     ),
     (

@@ -46,9 +46,10 @@ AT = "roles[{}].template.spec.containers[0]"
     ("more", "expected"),
     [
         ({"env": [{"name": "UCX_TLS", "value": "tcp"}]},
-         "env[0]: UCX_TLS is set by kvTransfer.rdma; remove one"),
+         "env[0]: UCX_TLS conflicts with kvTransfer.rdma; remove one of them"),
         ({"resources": {"limits": {"rdma/ib": 1}}},
-         "resources.limits[rdma/ib]: is asked for by kvTransfer.rdma; remove one"),
+         ("resources.limits[rdma/ib]: conflicts with kvTransfer.rdma, which requests it; remove "
+         "one of them")),
     ],
 )  # fmt: skip
 def test_what_stands_twice_is_refused(more: Any, expected: str) -> None:

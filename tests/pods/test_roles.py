@@ -91,9 +91,9 @@ def test_a_command_of_the_workers_is_not_lost_in_silence() -> None:
     )
     assert problems(service(wide)) == [
         (
-            "roles[0].workerTemplate.spec.containers[0].args: would be lost: launcher ray starts "
-            "ray "
-            "on the workers; remove the command, or use launcher: none and write both commands"
+            "roles[0].workerTemplate.spec.containers[0].args: is replaced by launcher ray, "
+            "which starts Ray on the workers; remove it, or use launcher: none and write both "
+            "commands"
         )
     ]
 

@@ -111,9 +111,9 @@ def test_an_unknown_connector_needs_a_word() -> None:
     own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
     assert warnings(pair(own, own)) == [
         (
-            "warning: roles[2].kvTransfer.sidecar.connector: no protocol of the sidecar is known "
-            "to fit MyConnector, so it speaks nixlv2; choose one of nixlv2, shared-storage, "
-            "sglang, mooncake, offloading"
+            "warning: roles[2].kvTransfer.sidecar.connector: unknown protocol for "
+            "MyConnector, defaults to nixlv2; set one of nixlv2, shared-storage, sglang, "
+            "mooncake, offloading"
         )
     ]
     chosen = pair(own, own, decode_role=transfer(sidecar={"connector": "shared-storage"}))
@@ -151,8 +151,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"sidecar": {"enabled": False, "args": []}},
         "sidecar.args: has no effect: the sidecar is not enabled; remove it",
     ),
-    ({"enginePort": 8000}, ("enginePort: must not be the pool's port, where the sidecar listens, "
-                           "got 8000")),
+    ({"enginePort": 8000}, ("enginePort: must differ from the pool's port 8000, on which the "
+                           "sidecar listens")),
     ({"enginePort": 5600}, "enginePort: must differ from sideChannelPort, got 5600 for both"),
     ({"sharedMemory": "much"}, ("sharedMemory: must be a Kubernetes quantity such as 8, 500m or "
                                '16Gi, got "much"')),

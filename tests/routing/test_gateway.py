@@ -137,25 +137,25 @@ ATTACHED: dict[str, tuple[Manifest, str | None]] = {
     "own, whatever it allows": (managed(open_to("Selector")), None),
     "own, for other routes": (
         managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "GRPCRoute"}]}}),
-        "http: allowedRoutes.kinds has no HTTPRoute",
+        "http: allowedRoutes.kinds does not include HTTPRoute",
     ),
     "own, for HTTP routes": (
         managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "HTTPRoute"}]}}), None,
     ),
     "own, of another protocol": (
         managed({"name": "tcp", "port": 1, "protocol": "TCP"}),
-        "tcp: protocol TCP takes no HTTPRoute",
+        "tcp: protocol TCP does not accept HTTPRoutes",
     ),
     "own, of another host": (
         managed({**HTTP, "hostname": "*.example.org"}),
-        "http: its hostname *.example.org matches none of the route's",
+        "http: its hostname *.example.org does not match any hostname of the route",
     ),
     "own, of a wildcard": (managed({**HTTP, "hostname": "*.example.com"}), None),
     "own, one of two": (managed({**HTTP, "hostname": "a.example.org"}, HTTPS), None),
     "same namespace": (referenced(HTTP, namespace="default"), None),
     "another namespace": (
         referenced(HTTP),
-        ("http: it allows routes of its own namespace infra only, and the route is in default "
+        ("http: it only accepts routes of its own namespace infra, and the route is in default "
         "(allowedRoutes.namespaces.from)"),
     ),
     "another namespace, open": (referenced(open_to("All")), None),
@@ -163,7 +163,7 @@ ATTACHED: dict[str, tuple[Manifest, str | None]] = {
     "another namespace, one open": (referenced(HTTPS, open_to("All")), None),
     "another namespace, the closed one meant": (
         referenced(HTTPS, open_to("All"), sectionName="https"),
-        "https: it allows routes of its own namespace infra only",
+        "https: it only accepts routes of its own namespace infra",
     ),
 }  # fmt: skip
 
