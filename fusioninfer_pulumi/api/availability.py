@@ -15,7 +15,7 @@ from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
 
 
 class StartupArgs(SpecModel):
-    """How long an engine may take to load its model: a startup probe on its health path."""
+    """Startup probe of the engine: how long it may load its model."""
 
     timeout: Duration | None = None
     """How long, such as `30m`."""
@@ -28,14 +28,16 @@ class StartupArgs(SpecModel):
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> StartupArgs:
+    def _check_conflict(self) -> StartupArgs:
         if self.timeout is not None and self.model_size is not None:
-            raise rule_error(FIELDS_EXCLUDE_EACH_OTHER, "give timeout or modelSize, not both")
+            raise rule_error(
+                FIELDS_EXCLUDE_EACH_OTHER, "timeout conflicts with modelSize; remove one of them"
+            )
         return self
 
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would not be spread."""
+    """The scheduler's choice when a pod violates the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
     DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
@@ -78,10 +80,10 @@ class DisruptionBudgetArgs(SpecModel):
     are not ready may be evicted when the budget is used up."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DisruptionBudgetArgs:
+    def _check_conflict(self) -> DisruptionBudgetArgs:
         if self.max_unavailable is not None and self.min_available is not None:
             raise rule_error(
                 FIELDS_EXCLUDE_EACH_OTHER,
-                "maxUnavailable and minAvailable say the same; give one of them",
+                "maxUnavailable conflicts with minAvailable; remove one of them",
             )
         return self

@@ -67,12 +67,12 @@ def rule_error(rule: Rule, message: str) -> PydanticCustomError:
 
 
 def finding_error(finding: Finding) -> PydanticCustomError:
-    """The same of a finding."""
+    """Return a finding as an error to be raised inside of validators."""
     return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Raises findings inside of a model's validators, where there are any."""
+    """Raise findings inside of a model's validators, where there are any."""
     details = [
         InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
         for finding in findings
@@ -82,7 +82,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
-    """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
+    """Return the finding about a value that must be `kind`, such as `a list`."""
     if value is None:
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
@@ -126,7 +126,9 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}")
+        meant = closest_name(value, allowed) if isinstance(value, str) else None
+        hint = f"; did you mean {meant}?" if meant is not None and len(allowed) > 1 else ""
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}{hint}")
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
@@ -138,14 +140,14 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind == "string_too_short":
         return error(FIELD_REQUIRED, at, "must not be empty")
     if kind in ("too_short", "too_long"):
-        return _wrong_length(at, context)
+        return _length_finding(at, context)
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
     return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
 
 
-def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:
+def _length_finding(at: Location, context: Mapping[str, Any]) -> Finding:
     """What is wrong with the length of a list."""
     if "min_length" in context:
         message = f"must hold at least {context['min_length']} item, got none"
@@ -159,7 +161,9 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     for length in range(len(location) - 2, -1, -1):
         outer = location[:length]
         if key in _known_keys(outer, root):
-            return f"unknown key here; it is a field of {_place(outer)}"
+            return f"unknown key here; it is a field of {_describe_location(outer)}"
+    if len(location) == 1 and key in _known_keys(("spec",), root):
+        return "unknown key here; move it below spec"
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
@@ -169,7 +173,7 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     return f"unknown key; allowed: {', '.join(known)}"
 
 
-def _place(location: Sequence[str | int]) -> str:
+def _describe_location(location: Sequence[str | int]) -> str:
     """The mapping at a location, as a finding names it."""
     inside = tuple(location[1:] if location[:1] == ("spec",) else location)
     return format_path(inside) if inside else "the service, beside roles"
@@ -184,7 +188,7 @@ def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[st
 
 
 def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
-    """Walks from the root model to the one at a location."""
+    """Walk from the root model to the one at a location."""
     model = root
     for part in location:
         if isinstance(part, int):

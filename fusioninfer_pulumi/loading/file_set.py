@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,10 @@ def parse(text: Text) -> ParsedText:
             manifests += items
             notes += [] if wrong is None else [wrong]
     except UnreadableError as problem:
-        notes.append(rejected_input(text.file, problem.rule, str(problem)))
+        rejected = rejected_input(text.file, problem.rule, str(problem))
+        notes.append(
+            replace(rejected, origin=Origin(text.file, line=problem.line if text.file else None))
+        )
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
         notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
@@ -112,12 +115,12 @@ def parse(text: Text) -> ParsedText:
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Loads the documents of several texts as those of one input, which may refer to each other.
+    """Load the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that became none; for
     `allow_lossy` see `read_all`.
     """
-    texts, notes = _each_once(parsed)
+    texts, notes = _reject_duplicates(parsed)
     manifests = [document for text in texts for document in text.manifests]
     beside = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
@@ -128,7 +131,7 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
             files = {text.text.file for text in texts if text.text.folder == folder}
             documents = (*read, *(note for text in texts for note in text.notes))
             if not any(
-                document.origin.file in files and _counts(document) for document in documents
+                document.origin.file in files and _is_service(document) for document in documents
             ):
                 notes.append(
                     rejected_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
@@ -141,7 +144,9 @@ def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
 
-def _each_once(parsed: Sequence[ParsedText]) -> tuple[list[ParsedText], list[LoadedDocument]]:
+def _reject_duplicates(
+    parsed: Sequence[ParsedText],
+) -> tuple[list[ParsedText], list[LoadedDocument]]:
     texts: dict[str, ParsedText] = {}
     again = [
         parsed_text
@@ -155,7 +160,7 @@ def _each_once(parsed: Sequence[ParsedText]) -> tuple[list[ParsedText], list[Loa
     return list(texts.values()), notes
 
 
-def _counts(read: LoadedDocument) -> bool:
+def _is_service(read: LoadedDocument) -> bool:
     """Whether a document is a service, or has an error of one."""
     return read.document is not None or any(
         finding.severity is Severity.ERROR for _, finding in read.remarks

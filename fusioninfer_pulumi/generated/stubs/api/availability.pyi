@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class StartupArgs(SpecModel):
-    """How long an engine may take to load its model: a startup probe on its health path."""
+    """Startup probe of the engine: how long it may load its model."""
 
     def __init__(self, **fields: Unpack[dicts.StartupArgsDict]) -> None: ...
     timeout: Duration | None = None
@@ -25,10 +25,10 @@ class StartupArgs(SpecModel):
     "What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> StartupArgs: ...
+    def _check_conflict(self) -> StartupArgs: ...
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would not be spread."""
+    """The scheduler's choice when a pod violates the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"
     DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -64,4 +64,4 @@ class DisruptionBudgetArgs(SpecModel):
     "`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that\n    are not ready may be evicted when the budget is used up."
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DisruptionBudgetArgs: ...
+    def _check_conflict(self) -> DisruptionBudgetArgs: ...
