@@ -123,8 +123,8 @@ def test_a_parked_role_has_none() -> None:
         (
             service(role(replicas=2, disruptionBudget={"minAvailable": 3})),
             (
-                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of inference "
-                "(2), got 3"
+                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of "
+                "inference (2), got 3"
             ),
         ),
         (

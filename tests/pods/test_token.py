@@ -89,4 +89,4 @@ def test_a_release_that_reads_no_pool_is_not_protected_and_says_so(family: str) 
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
     (problem,) = problems(wanted)
     assert problem.startswith(f"{at}: the sidecar of {family}")
-    assert "refuse every prefill pod" in problem
+    assert "reject every prefill pod" in problem

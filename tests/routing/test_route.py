@@ -103,7 +103,7 @@ def test_a_route_that_takes_no_requests_is_told() -> None:
     nothing = routed(httproute=None)
     assert not objects(nothing, "HTTPRoute")
     (told,) = warnings(nothing)
-    assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is asked")
+    assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
     (told,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
     assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
     (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
@@ -200,9 +200,9 @@ GATEWAYS = {
     None: "agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such requests",
     "agentgateway": None,
     "nginx-gateway-fabric": None,
-    "istio": "asks the picker of one pool for all of the rule's requests",
-    "gke": "what becomes of that is not known of gke",
-    "envoy-ai-gateway": "takes one InferencePool in a rule",
+    "istio": "asks the endpoint picker of one pool for all of the rule's requests",
+    "gke": "untested with gke",
+    "envoy-ai-gateway": "allows one InferencePool in a rule",
 }
 
 
@@ -259,7 +259,7 @@ def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
         (split(("N!", 5)), "split[0].service: "),
         (
             split(("new", 5), rules=[{"backendRefs": [{"name": "x", "port": 1}]}]),
-            "split: has no effect: every rule has backendRefs",
+            "split: has no effect: every rule has its own",
         ),
         (
             routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
@@ -304,7 +304,7 @@ def test_what_the_gateway_needs_beside_the_route_is_made(
 
 def test_a_route_of_another_namespace_needs_a_grant_beside_the_pool() -> None:
     (asked,) = warnings(routed(httproute=FAR))
-    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not lead to" in asked
+    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not refer to" in asked
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
     granted = routed(httproute=FAR, referenceGrants=True)
     assert not warnings(granted)

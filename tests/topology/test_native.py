@@ -92,8 +92,8 @@ def test_single_pods_are_no_gang(more: Any) -> None:
         (
             native(minRoleReplicas={"decode": 1}),
             (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: a PodGroup of Kubernetes counts "
-                "pods and knows no roles; remove it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.minRoleReplicas: a Kubernetes PodGroup counts "
+                "pods, not roles; remove it, or use backend Volcano"
             ),
         ),
         (
@@ -106,8 +106,8 @@ def test_single_pods_are_no_gang(more: Any) -> None:
         (
             with_strategy(schedulerName="volcano"),
             (
-                "schedulingStrategy.schedulerName: volcano does not read PodGroups of Kubernetes "
-                "itself; use default-scheduler (the default here), or backend Volcano"
+                "schedulingStrategy.schedulerName: volcano does not read Kubernetes' own "
+                "PodGroups; use default-scheduler (the default here), or backend Volcano"
             ),
         ),
     ],
@@ -141,9 +141,9 @@ def test_what_can_never_be_placed_is_refused(fields: Any, at: str) -> None:
         (
             native(minResources=True),
             "gangPolicy.minResources",
-            "Kubernetes has no queue that would count resources",
+            "Kubernetes' own gangs have no queue that counts resources",
         ),
-        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs wait in no queue"),
+        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs have no queue"),
     ],
 )
 def test_what_has_no_effect_is_said(strategy: Any, field: str, reason: str) -> None:
