@@ -278,7 +278,7 @@ ONLY_PREFIX = {"scorers": {"prefix-cache": 1}}
         (routed(QUIET, **ONLY_PREFIX), ""),
         (
             routed(QUIET, **OWN_CONFIG),
-            "flow control cannot work without metrics of inference: vLLM counts",
+            "flow control cannot work without metrics of inference: vLLM",
         ),
         (
             routed({**SGLANG, "name": "a"}, {**engine_role(), "name": "b"}),
