@@ -90,7 +90,7 @@ def routing(manifest: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_a_router_of_the_documents_becomes_its_golden_objects(
+def test_router_of_the_documents_becomes_its_golden_objects(
     name: str, golden: Callable[[str, Any], None]
 ) -> None:
     golden(f"router/{name}", routing(FIXTURES / "inputs" / f"{name}.yaml"))
@@ -136,7 +136,7 @@ def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", DOCUMENTED)
-def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str) -> None:
+def test_documents_objects_match_except_deviations(case: str) -> None:
     ours, expected = shown(case), list(yaml.safe_load_all(text(case)))
     for deviate in DEVIATIONS.values():
         deviate(expected, ours)
@@ -144,7 +144,7 @@ def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_a_listed_deviation_still_deviates(name: str) -> None:
+def test_listed_deviation_still_deviates(name: str) -> None:
     differ = []
     for case in DOCUMENTED:
         ours, expected = shown(case), list(yaml.safe_load_all(text(case)))
