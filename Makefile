@@ -85,7 +85,11 @@ e2e-tools: $(STAMP)  ## Build the real components (Go; about 15 minutes once, th
 
 .PHONY: e2e
 e2e: e2e-tools  ## Prove the objects on the real components, and a core of what Pulumi does with them
-	$(BIN)/python -m pytest e2e -m 'not long and (core or not engine)'
+	$(BIN)/python -m pytest e2e -m 'not long and not upstream and (core or not engine)'
+
+.PHONY: e2e-upstream
+e2e-upstream: e2e-tools  ## Prove what other projects' releases do, such as how strategies balance; run it weekly
+	$(BIN)/python -m pytest e2e -m upstream
 
 .PHONY: e2e-engine
 e2e-engine: e2e-tools  ## Prove all that Pulumi does with them (needs the engine on PATH)

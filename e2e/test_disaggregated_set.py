@@ -17,7 +17,7 @@ from e2e.harness.pods import LEADERS, is_ready
 from e2e.harness.stages import BEHAVIOUR, UNPULLABLE
 from e2e.routers import objects_of
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.upstream
 
 KIND = "disaggregatedset.x-k8s.io/v1/DisaggregatedSet"
 LABEL = "disaggregatedset.x-k8s.io"

@@ -17,34 +17,54 @@ from fusioninfer_pulumi.rules.catalog import all_rules
 
 ROOT = Path(__file__).parent.parent
 FINDINGS = {"error", "warning", "info", "finding", "Finding"}
+#: Pages whose sentences are those of rules, models and commands.
+GENERATED = {"rules.md", "fields.md", "command-line.md", "model-catalogue.md"}
 #: Word, what to use instead, and the places that do not have it.
 WORDS = (
-    ("accelerators that are missing", "missing GPUs", "docs rules messages"),
-    ("anew", "again, or replace", "docs rules messages names"),
-    ("holds? together", "gang-scheduled", "docs rules messages"),
-    ("in our words", "import, convert", "docs rules messages"),
-    ("inside of", "in", "docs rules messages"),
-    ("mends?", "fix", "docs rules messages names"),
-    ("parked", "scaled to zero", "docs rules messages"),
-    ("patience", "timeout, deadline", "docs rules messages"),
-    ("proved", "verified", "docs rules messages names"),
-    ("reckon(ed|s)?", "estimate", "docs rules messages names"),
-    ("the other's", "source manifest", "docs rules messages"),
-    ("told", "reported", "docs rules"),
-    ("whole truth|slip of the pen", "typo", "docs rules messages"),
+    ("accelerators that are missing", "missing GPUs", "docs fields rules messages"),
+    ("anew", "again, or replace", "docs fields rules messages names"),
+    ("beside", "next to, with", "docs"),
+    ("goes on|go on", "continue", "docs fields rules messages"),
+    ("holds? together", "gang-scheduled", "docs fields rules messages"),
+    ("in our words", "import, convert", "docs fields rules messages"),
+    ("inside of", "in", "docs fields rules messages"),
+    ("judge[sd]?", "check", "docs fields rules messages"),
+    ("looks? at", "read", "docs fields rules messages"),
+    ("mends?|mended", "fix", "docs fields rules messages names"),
+    ("paired with|set apart", "disaggregated", "docs fields rules messages"),
+    ("parked", "scaled to zero", "docs fields rules messages"),
+    ("patience", "timeout, deadline", "docs fields rules messages"),
+    ("proved", "verified", "docs fields rules messages names"),
+    ("reckon(ed|s)?", "estimate", "docs fields rules messages names"),
+    ("refus(e|es|ed|al)", "reject", "docs"),
+    ("shall", "must, will", "docs fields rules messages names"),
+    ("slips? of the pen", "typo", "docs fields rules messages"),
+    ("the other's", "source manifest", "docs fields rules messages"),
+    ("told", "reported", "docs fields rules"),
+    ("whoever", "clients, users", "docs fields rules messages"),
+    ("without room", "unschedulable", "docs fields rules messages"),
 )
 
 
 @cache
 def texts(place: str) -> dict[str, str]:
     """Each text of a place by its address."""
-    return dict({"docs": docs, "rules": rules, "messages": messages, "names": names}[place]())
+    return dict(PLACES[place]())
 
 
 def docs() -> Iterator[tuple[str, str]]:
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        text = re.sub(r"^ *```.*?^ *```", "", path.read_text("utf-8"), flags=re.M | re.S)
-        yield path.relative_to(ROOT).as_posix(), re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return map(page, (path for path in pages if path.name not in GENERATED))
+
+
+def fields() -> Iterator[tuple[str, str]]:
+    yield page(ROOT / "docs" / "reference" / "fields.md")
+
+
+def page(path: Path) -> tuple[str, str]:
+    """The prose of a page, without code."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text("utf-8"), flags=re.M | re.S)
+    return path.relative_to(ROOT).as_posix(), re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
 
 
 def rules() -> Iterator[tuple[str, str]]:
@@ -71,6 +91,9 @@ def names() -> Iterator[tuple[str, str]]:
         name = node.id if isinstance(node, ast.Name) else name
         if isinstance(name, str):
             yield f"{place} {name}", name.replace("_", " ")
+
+
+PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, "names": names}
 
 
 @pytest.mark.parametrize(("word", "instead", "places"), WORDS)

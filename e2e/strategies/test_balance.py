@@ -33,6 +33,8 @@ MOST = 1.5
 #: With conversations: the part of the prefixes of the pure form that are met.
 LEAST = 0.8
 
+pytestmark = pytest.mark.upstream
+
 PREFILLER = "x-prefiller-host-port"
 
 CLAIM = "Default strategies use all pods even if all requests share a prompt or adapter"
