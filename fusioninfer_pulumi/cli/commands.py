@@ -54,7 +54,7 @@ def plan(options: argparse.Namespace) -> int:
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
@@ -160,7 +160,7 @@ def convert(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options)
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
-            message = "is a Pulumi project: there is nothing to convert"
+            message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
         # A service that cannot be built is not printed either.
         source.rendered()
@@ -192,7 +192,7 @@ def _converted_kinds() -> str:
     from fusioninfer_pulumi.loading.importer import importers
 
     kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
-    return f"no service in it; these kinds become one: {', '.join([KIND, *kinds])}"
+    return f"no service found; supported kinds: {', '.join([KIND, *kinds])}"
 
 
 def place(options: argparse.Namespace) -> int:
@@ -250,9 +250,8 @@ def check(options: argparse.Namespace) -> int:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
     if options.server or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_checks import (
-            ask_cluster,
-        )  # the client takes long to import
+        # The client takes long to import.
+        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
@@ -295,7 +294,7 @@ def diff(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):
-        sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
+        sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
         return 2
     both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
@@ -350,7 +349,7 @@ def _engine_notes(
                 for images, others in ((before, after), (after, before))
             )
             if engine.default and gone and come:
-                yield f"{engine.role}: engine {gone} -> {come}, from the library's default"
+                yield f"{engine.role}: engine {gone} -> {come} (new default)"
 
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:

@@ -74,8 +74,8 @@ def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
     if not changed:
         return ()
     note = (
-        f"config {', '.join(changed)}: the encrypted text changed; whether the value did, and what "
-        "would change with it, is not known without the stack's key"
+        f"config {', '.join(changed)}: the encrypted text changed; whether the value changed is "
+        "unknown without the stack's key"
     )
     return (note,)
 
@@ -94,8 +94,8 @@ def _forgive(old: Source) -> tuple[str, ...]:
     ]
     old.remarks = [_forgiven(located) for located in old.remarks]
     note = (
-        f"warning: {old.name} could not be read as a whole: what could not be read is left out, "
-        "and its new state is shown as added, though it may be running"
+        f"warning: parts of {old.name} could not be read; their new state is shown as added, "
+        "though they may be running"
     )
     return (note,)
 

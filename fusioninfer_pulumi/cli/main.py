@@ -136,7 +136,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     """
     top = _Parser(
         prog="fusioninfer-pulumi",
-        description="Says what an LLM inference service becomes on Kubernetes, without a cluster.",
+        description="Shows what an LLM inference service becomes on Kubernetes, without a cluster.",
         epilog="Exit status: 0 fine (diff: no difference), 1 diff found a difference, 2 invalid.",
     )
     top.add_argument("-V", "--version", action="version", version=f"%(prog)s {__version__}")
@@ -147,38 +147,38 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     _output(render, "yaml", "json")
     _placing(render)
 
-    plan = _command(commands, "plan", "show topology, gang, capacity and findings")
+    plan = _command(commands, "plan", "show topology, gang scheduling, capacity and findings")
     plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(plan)
     _output(plan, "text", "json", "mermaid")
     plan.add_argument(
         "--explain",
         action="store_true",
-        help="say where each value of containers that the library writes comes from",
+        help="show where each value of generated containers comes from",
     )
     _cluster(
         plan,
         "--cluster",
-        "compare quotas, the gang backend and named objects with those of the cluster",
+        "check quotas, the gang backend and referenced objects in the cluster",
     )
     _update(plan)
     _free(plan)
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    meaning = "text on standard error, or findings on standard output; "
+    meaning = "text goes to standard error, other formats to standard output; "
     _output(check, "text", "json", "github", "sarif", meaning=meaning)
     _cluster(
         check,
         "--server",
-        "ask the cluster's API server, too: a dry run of objects and pods, and all of --cluster",
+        "also run a server-side dry run of objects and pods, and all checks of --cluster",
     )
     _placing(check)
 
     _dashboards(commands)
 
     convert = _command(
-        commands, "convert", "write the services of another system's manifests as ours"
+        commands, "convert", "convert manifests of another system to InferenceService"
     )
     convert.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
@@ -187,21 +187,25 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     convert.add_argument(
         "--expand",
         action="store_true",
-        help="write out the containers that the library chooses, so that nothing is left to it",
+        help="write out generated containers, so that the library chooses nothing",
     )
 
-    diff = _command(commands, "diff", "show what changes between two sources, and what restarts")
+    diff = _command(
+        commands, "diff", "show what changes between two sources, and which replicas restart"
+    )
     diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")
-    diff.add_argument("new", metavar="NEW", nargs="?", help="the same, as it will be")
+    diff.add_argument("new", metavar="NEW", nargs="?", help="the same after the change")
     diff.add_argument(
         "--base",
         metavar="REF",
-        help="compare the only source in this git revision with the working tree",
+        help="compare the source in this git revision with the working tree",
     )
     _output(diff, "text", "markdown", "json")
     _size(commands, asked="size" in asked)
     _init(commands)
-    place = _command(commands, "place", "choose node pools for all services, and show why")
+    place = _command(
+        commands, "place", "choose node pools for all services, and explain the choice"
+    )
     place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(place, required=True)
     _output(place, "text", "json")
@@ -209,9 +213,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
     rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
-    rules.add_argument("--search", metavar="WORD", help="those with this word in them")
+    rules.add_argument("--search", metavar="WORD", help="only rules that contain this word")
     rules.add_argument(
-        "--severity", choices=("error", "warning", "info"), help="those with findings so severe"
+        "--severity",
+        choices=("error", "warning", "info"),
+        help="only rules with findings of this severity",
     )
     _output(rules, "text", "json")
     completion = commands.add_parser(
@@ -232,7 +238,7 @@ def _dashboards(
     dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
     dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     dashboards.add_argument(
-        "--directory", metavar="DIR", default=".", help="where to; default: the current one"
+        "--directory", metavar="DIR", default=".", help="target directory; default: the current one"
     )
 
 
@@ -242,9 +248,9 @@ def _init(
     summary = "write a Pulumi project that serves a model"
     init = commands.add_parser("init", help=summary, description=f"init: {summary}.")
     init.add_argument("model", metavar="MODEL", help="name on Hugging Face")
-    init.add_argument("--accelerator", required=True, help="what each GPU is: H100; or cpu")
+    init.add_argument("--accelerator", required=True, help="GPU model, such as H100; or cpu")
     init.add_argument(
-        "--gpus", type=_count, metavar="N", help="GPUs of each pod; default: as the model needs"
+        "--gpus", type=_count, metavar="N", help="GPUs of each pod; default: what the model needs"
     )
     init.add_argument(
         "--language",
@@ -253,9 +259,13 @@ def _init(
         help="default: python",
     )
     init.add_argument(
-        "--prefill-decode", action="store_true", help="with prefill apart from decode, and a router"
+        "--prefill-decode",
+        action="store_true",
+        help="separate prefill from decode, and add a router",
     )
-    init.add_argument("--directory", metavar="DIR", help="where to; default: the model's name")
+    init.add_argument(
+        "--directory", metavar="DIR", help="target directory; default: the model's name"
+    )
 
 
 def _size(
@@ -282,11 +292,11 @@ def _command(
     summary: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=summary, description=f"{name}: {summary}.")
-    command.add_argument("--strict", action="store_true", help="refuse warnings too")
+    command.add_argument("--strict", action="store_true", help="treat warnings as errors")
     command.add_argument(
         "--allow-lossy",
         action="store_true",
-        help="leave out, with a warning, what another system's manifest says and we do not offer",
+        help="drop fields of another system's manifest that have no equivalent, with a warning",
     )
     command.add_argument("--stack", metavar="NAME", help="stack whose config a project reads")
     command.add_argument(
@@ -299,16 +309,18 @@ def _command(
         type=_seconds,
         default=300.0,
         metavar="5m",
-        help="end a project's program that runs longer; default: 5m",
+        help="stop a project's program after this time; default: 5m",
     )
     command.add_argument(
         "--ignore",
         action="append",
         default=[],
         metavar="RULE",
-        help="leave out warnings of this rule, which may be given several times; never errors",
+        help="hide warnings of this rule; may be repeated; errors are never hidden",
     )
-    command.add_argument("--verbose", action="store_true", help="print what is only worth knowing")
+    command.add_argument(
+        "--verbose", action="store_true", help="also print findings of severity info"
+    )
     return command
 
 
@@ -327,7 +339,7 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
     command.add_argument(
         "--previous",
         metavar="PLACED",
-        help="where services run already: the JSON of an earlier plan --inventory",
+        help="where services already run: the JSON of an earlier plan --inventory",
     )
 
 
@@ -345,7 +357,7 @@ def _free(command: argparse.ArgumentParser) -> None:
         type=_counts,
         default=(),
         metavar="80,64,48",
-        help="what runs with so many accelerators free, on nodes of the largest pod's size",
+        help="what runs with this many free accelerators, on nodes of the largest pod's size",
     )
     free.add_argument(
         "--nodes",
@@ -361,7 +373,7 @@ def _update(command: argparse.ArgumentParser) -> None:
         "--update",
         metavar="OLD",
         help="show the update from this source or file of rendered objects: which replicas are "
-        "down when, GPUs in use, and the longest it may take; with --output text or json",
+        "down when, GPUs in use, and the longest duration; with --output text or json",
     )
 
 

@@ -47,7 +47,7 @@ def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     if plan.routing is not None and plan.picker is not None:
         strategy = plan.routing.args.strategy
         label = _label("endpoint picker", *(() if strategy is None else (strategy.value,)))
-        yield f'{entry} -. which pod? .-> {prefix}picker("{label}")'
+        yield f'{entry} -. chooses the pod .-> {prefix}picker("{label}")'
     gang = _gang(plan)
     if gang is not None:
         yield from _subgraph(f"{prefix}gang", gang, "LR")
@@ -109,7 +109,7 @@ def _stations(plan: ServicePlan) -> Iterator[Sequence[str]]:
 
 
 def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
-    number = _count(len(role.replicas), "replica") if role.replicas else "parked"
+    number = _count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
     lws = "".join(f" in {lws.name}" for lws in role.lws if lws.ordinal is None)
     yield from _subgraph(box, f"{role.name} ({role.component_type.value}): {number}{lws}", "TB")
     nodes = f"{_count(role.nodes, 'node')} x " if role.nodes > 1 else ""
@@ -125,7 +125,7 @@ def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
 
 def _gang(plan: ServicePlan) -> str | None:
     if plan.shape.local_queue is not None:
-        return f"LocalQueue {plain(plan.shape.local_queue)}: each replica starts as a whole"
+        return f"LocalQueue {plain(plan.shape.local_queue)}: admits each replica as a whole"
     if plan.gang is None:
         return None
     pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators

@@ -66,7 +66,7 @@ def print_plans(
 def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     played = update.timeline
     if played is None:
-        screen.print(f"update from {old}: not shown, {update.missing}", soft_wrap=True)
+        screen.print(f"update from {old}: not shown because {update.missing}", soft_wrap=True)
         return
     if not played.turns:
         screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
@@ -118,7 +118,8 @@ def print_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
         screen.print(_capacity(plan, view.capacity))
         if not alone:
             screen.print(
-                "for this service alone: use --inventory to place all of them", style="dim"
+                "only this service is counted; --inventory places all services together",
+                style="dim",
             )
     if view.placed_tables:
         screen.print()
@@ -137,7 +138,7 @@ def _roles(plan: ServicePlan) -> Table:
     numbers = ("REPLICAS", "NODES", "PODS", "GPUS/POD", "GPUS")
     roles = table(("ROLE", "TYPE", *numbers), numbers=numbers)
     for role in plan.roles:
-        parked = "" if role.replicas else " (parked)"
+        parked = "" if role.replicas else " (scaled to zero)"
         roles.add_row(
             role.name,
             f"{role.component_type.value}{parked}",
@@ -207,7 +208,7 @@ def _engines(plan: ServicePlan) -> str:
     """The engines of containers that the library writes, and who chose their releases."""
     texts: dict[str, list[str]] = {}
     for engine in plan.engines:
-        chosen = "the library's default" if engine.default else "as stated"
+        chosen = "default" if engine.default else "set by the user"
         texts.setdefault(f"{engine.title} {engine.release} ({chosen})", []).append(engine.role)
     if len(texts) == 1:
         return next(iter(texts))
@@ -217,7 +218,7 @@ def _engines(plan: ServicePlan) -> str:
 def _draw_presets(screen: Console, plan: ServicePlan) -> None:
     """Prints where each value of generated containers comes from."""
     if not plan.presets:
-        screen.print(f"{plan.service}: its templates state all of its containers")
+        screen.print(f"{plan.service}: no generated containers, its templates are complete")
         return
     rows = table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
     for value in plan.presets:
@@ -248,10 +249,10 @@ def _layout(plan: ServicePlan) -> str:
         updated += [f"{lws.name} ({pace})" for lws in role.lws]
     scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
     # Why it is this layout, which the manifest may not name.
-    parts = [f"which the autoscaler of {', '.join(scaled)} needs"] if scaled else []
+    parts = [f"required by the autoscaler of {', '.join(scaled)}"] if scaled else []
     parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:
-        parts.append(f"deleted and created again by an update: {', '.join(recreated)}")
+        parts.append(f"an update deletes and recreates {', '.join(recreated)}")
     return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
 
 
@@ -259,9 +260,9 @@ def _gang(plan: ServicePlan) -> str:
     gang = plan.gang
     if plan.shape.local_queue is not None:
         queue = plain(plan.shape.local_queue)
-        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole, by itself"
+        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole"
     if gang is None:
-        return "none: every pod is scheduled by itself"
+        return "none: pods are scheduled one by one"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
     named = f"PodGroup {gang.pod_group}"
     if plan.groups is not None:
@@ -285,7 +286,7 @@ def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
     for row in rows:
         status = Text(row.status, style=_STATUS[row.status])
         if not row.exact:
-            status.append("  at most: depends on the order of the pods", style="dim")
+            status.append("  at most: depends on the order of scheduling", style="dim")
         running = [f"{row.running[name]}/{wanted}" for name, wanted in roles.items()]
         capacity.add_row(str(row.gpus), *running, status)
     return capacity
@@ -311,13 +312,13 @@ def _router_url(plan: ServicePlan, router: Routing) -> str:
     address = find_endpoint(router, plan.namespace)
     by = router.routed_by
     if by is not None:
-        return f"not known: that of the route of service {by}"
+        return f"unknown: the route belongs to service {by}"
     if router.external_routes:
-        return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
+        return f"unknown: HTTPRoute {_routes(plan, router)} is managed elsewhere"
     if address is None:
-        return "not known: the Gateway is not ours, and the route has no host name"
+        return "unknown: the Gateway is managed elsewhere, and the route has no host name"
     if address.host is None:
-        return f"{address.url('<address>')} (the Gateway's, once it has one)"
+        return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
     return address.url(str(plain(address.host)))
 
 
@@ -331,13 +332,13 @@ def _stations(plan: ServicePlan, router: Routing) -> Iterator[str]:
     elif router.routed_by is not None:
         yield f"the route of service {router.routed_by}"
     elif router.external_routes:
-        yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
+        yield f"HTTPRoute {_routes(plan, router)} (managed elsewhere)"
     else:
         yield "no route"
     yield f"{router.backend['kind']} {router.backend['name']}"
     if router.picker is not None:
         ports, epp = router.picker.pool.ports_text, router.picker.epp
-        yield f"picker {epp.name} ({epp.family.name})"
+        yield f"endpoint picker {epp.name} ({epp.family.name})"
     else:
         ports = f"port {router.backend['port']}"
     # Of a replica's pods only the leader serves.

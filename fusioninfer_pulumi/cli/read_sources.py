@@ -335,7 +335,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     loaded = [document.loaded for document in source.documents if document.loaded is not None]
     if not loaded:
         if not source.has(Severity.ERROR):
-            message = "is a Pulumi project: its program places services itself, with place(...)"
+            message = "is a Pulumi project; its program places services itself, with place(...)"
             source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
     try:

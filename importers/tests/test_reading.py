@@ -168,7 +168,7 @@ def test_convert_refuses_what_render_refuses(
 def test_a_project_is_not_converted(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parents[2] / "examples" / "qwen-monolithic"
     assert main(["convert", str(project)]) == 2
-    assert "is a Pulumi project: there is nothing to convert" in capsys.readouterr().err
+    assert "is a Pulumi project, which cannot be converted" in capsys.readouterr().err
 
 
 def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:

@@ -141,9 +141,7 @@ def test_what_no_update_can_do_is_a_replacement(field: str) -> None:
     difference = compare([lws(**before)], [lws(**after)])
     assert [change.action for change in difference.objects] == ["replaced"]
     assert effect(difference).restarts == ("decode-0",)
-    assert difference.notes[0] == (
-        f"{field} cannot be updated: deletes and creates LeaderWorkerSet qwen-decode-0"
-    )
+    assert difference.notes[0] == (f"{field} is immutable: replaces LeaderWorkerSet qwen-decode-0")
 
 
 def whole(replicas: int, **more: Any) -> Manifest:
@@ -209,8 +207,8 @@ NOTES = [
         [gang(14)],
         [
             (
-                "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 "
-                "pods, replacement pods of running replicas are held back"
+                "PodGroup minMember 10 -> 14: the gang is all-or-nothing; unless all 14 "
+                "pods fit, replacement pods of running replicas stay pending"
             )
         ],
     ),
@@ -231,7 +229,7 @@ NOTES = [
         [deployment()],
         [OTHER_SELECTOR],
         [
-            "selector cannot be updated: deletes and creates Deployment web",
+            "selector is immutable: replaces Deployment web",
             "selector changed: restarts Deployment web",
         ],
     ),

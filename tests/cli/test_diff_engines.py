@@ -33,20 +33,20 @@ def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
     old, new = objects("0.11.0", OLD, replicas=3), objects("0.33.0", NEW, replicas=3)
     removed, defaults = notes(old, new)
     assert removed == (
-        "role inference, vLLM 0.11.0 -> 0.33.0: no longer takes --task (use --runner and "
+        "role inference, vLLM 0.11.0 -> 0.33.0: no longer accepts --task (use --runner and "
         "--convert), --swap-space"
     )
     # What null stands for is the engine's choice: the JSON form has those as well.
     assert defaults == (
-        'role inference, vLLM 0.11.0 -> 0.33.0: other defaults: --allowed-origins ["*"] -> [], '
+        'role inference, vLLM 0.11.0 -> 0.33.0: changed defaults: --allowed-origins ["*"] -> [], '
         "--gpu-memory-utilization 0.9 -> 0.92"
     )
 
 
 def test_all_forms_have_them() -> None:
     found = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
-    assert "no longer takes --task" in to_text(found)
-    assert "no longer takes --task" in to_markdown(found)
+    assert "no longer accepts --task" in to_text(found)
+    assert "no longer accepts --task" in to_markdown(found)
     (change,) = to_json(found)["engines"]
     assert {key: change[key] for key in ("service", "namespace", "role", "engine")} == {
         "service": "svc",

@@ -80,7 +80,7 @@ def test_a_partition_holds_back(layout: str) -> None:
     assert effect["restarts"] == ["decode-2"]
     assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
     assert effect["order"] == [stage(["decode-2"], 1)]
-    assert "below the partition, keeps the old pod template: decode-0, decode-1" in found.notes
+    assert "below the partition, keep the old pod template: decode-0, decode-1" in found.notes
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
@@ -193,7 +193,8 @@ def test_a_role_with_another_name_starts_beside_the_old_one(layouts: tuple[str, 
     old = service(serving("decode", gpus=2), layout=layouts[0])
     new = service(serving("serve", gpus=2), layout=layouts[1])
     assert between(old, new).notes[-1] == (
-        "role serve starts beside decode: room for 6 accelerators more until the update ends"
+        "role serve replaces decode and starts first: "
+        "needs 6 more accelerators until the update ends"
     )
     hasty = {**new, "spec": {**new["spec"], "wait": {"level": "None"}}}
     first, *_ = between(old, hasty).notes
@@ -227,8 +228,8 @@ def scaled(replicas: int = 2, tag: str = "v0.11.0", *, autoscaled: bool = True) 
 
 
 KEPT = (
-    "role serve is autoscaled: `pulumi up` keeps its live replicas, and {} -> {} holds for a "
-    "LeaderWorkerSet that is created"
+    "role serve is autoscaled: `pulumi up` keeps its live replicas; {} -> {} applies only to a "
+    "new LeaderWorkerSet"
 )
 SCALED = "role serve: replicas 2 -> 3 (1 LeaderWorkerSet changed), nothing restarts"
 

@@ -88,7 +88,7 @@ def test_what_is_encrypted_anew_is_one_note(compared: Any) -> None:
     assert compared(read, read, configs=same) == (0, "")
     status, out = compared(read, read, configs=(stack % "v1:a", stack % "v1:b"))
     assert status == 1
-    assert out.count("config app:token: the encrypted text changed; whether the value did") == 1
+    assert out.count("config app:token: the encrypted text changed; whether the value changed") == 1
     assert "v1:" not in out
 
 

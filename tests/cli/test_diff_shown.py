@@ -68,7 +68,7 @@ def test_a_long_text_is_cut_in_its_middle_and_says_so() -> None:
 def test_an_object_with_many_changes_does_not_fill_screens() -> None:
     shown = text(config(), config(**{f"k{n}": "v" for n in range(150)}))
     assert shown[0] == "    data.k0: + v"
-    assert shown[100:] == ["    … 50 more fields; the JSON form has all"]
+    assert shown[100:] == ["    … 50 more fields; use --output json to list all"]
 
 
 def test_colour_is_the_callers_choice() -> None:
@@ -121,8 +121,8 @@ def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
     # Of each object: a gap, its title, and three lines for each of its two fields.
     kept = shown[shown.index("```diff") :].partition("\n```\n")[0].count("\n")
     assert shown.endswith(
-        f"\n```\n\nLeft out here, where it does not fit: {300 * 8 - 1 - kept} more lines. "
-        "`fusioninfer-pulumi diff` prints them all.\n\n</details>\n"
+        f"\n```\n\n{300 * 8 - 1 - kept} more lines do not fit here; "
+        "`fusioninfer-pulumi diff` prints all of them.\n\n</details>\n"
     )
 
 

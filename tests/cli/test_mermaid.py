@@ -74,7 +74,7 @@ def test_prompts_go_to_prefill_pods_and_their_kv_cache_comes_back() -> None:
 def test_many_replicas_are_one_box_and_none_is_said() -> None:
     many = '  role0_all["serve-0 … serve-99<br/>each 8 GPUs"]'
     assert many in service(replicas=100)
-    assert '  subgraph role0["serve (worker): parked"]' in service(replicas=0)
+    assert '  subgraph role0["serve (worker): scaled to zero"]' in service(replicas=0)
     assert "entry --> role0" not in service(replicas=0)
 
 

@@ -177,7 +177,7 @@ def test_a_table_says_that_it_is_for_one_of_several_services(
     text = Path(STORY_1).read_text(encoding="utf-8")
     both = tmp_path / "both.yaml"
     both.write_text(f"{text}\n---\n{text.replace('name: qwen-inference', 'name: second')}")
-    note = "for this service alone: use --inventory to place all of them"
+    note = "only this service is counted; --inventory places all services together"
     for room in (("--gpus", "32"), ("--nodes", "4x8")):
         assert output(capsys, str(both), *room).count(note) == 2
         assert note not in output(capsys, STORY_1, *room)
@@ -216,7 +216,7 @@ def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     (tmp_path / "parked.yaml").write_text(text, encoding="utf-8")
     text = output(capsys, str(tmp_path / "parked.yaml"))
     head, row = text.splitlines()[2:4]
-    assert "worker (parked)" in row
+    assert "worker (scaled to zero)" in row
     # Numbers end below their heads.
     assert row[: head.index("REPLICAS") + len("REPLICAS")].endswith(" 0")
     (found,) = loaded(capsys, str(tmp_path / "parked.yaml"))

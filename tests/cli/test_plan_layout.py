@@ -26,7 +26,7 @@ def text(manifest: Any) -> str:
         ({"maxUnavailable": "50%", "maxSurge": 1},
          "updated by LeaderWorkerSet: svc-inference (up to 2 down at a time, 1 more)"),
         ({"strategy": "AllAtOnce"}, "updated by LeaderWorkerSet: svc-inference (AllAtOnce)"),
-        ({"strategy": "Recreate"}, "deleted and created again by an update: svc-inference"),
+        ({"strategy": "Recreate"}, "an update deletes and recreates svc-inference"),
     ],
 )  # fmt: skip
 def test_it_says_who_updates_the_sets_and_how(rollout: Any, pace: str) -> None:
@@ -38,7 +38,7 @@ def test_each_role_is_told_as_it_changes() -> None:
     roles = [role("a"), role("b", rollout={"strategy": "Recreate"})]
     assert (
         "PerRole, updated by LeaderWorkerSet: svc-a (1 down at a time); "
-        "deleted and created again by an update: svc-b\n"
+        "an update deletes and recreates svc-b\n"
     ) in text(service(*roles, **PER_ROLE))
 
 

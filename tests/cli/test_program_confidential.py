@@ -96,33 +96,6 @@ def test_no_message_and_no_stream_holds_a_secret(
     assert messages(recording) == ("warned <secret>", "error: failed <secret>")
 
 
-def test_keys_of_secret_mappings_are_masked_in_objects_but_for_those_of_secrets(run: Run) -> None:
-    recording = run(
-        """
-        held = {"hunter2-long": "x"}
-        k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data=pulumi.Output.secret(held))
-        k8s.apiextensions.CustomResource("c", api_version="x.io/v1", kind="C",
-            metadata={"name": "c"}, spec={"list": pulumi.Output.secret([held]), "open": 1})
-        k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "hunter2-long"})
-        """
-    )
-    config_map, custom, secret = (resource.manifest for resource in recording.resources)
-    assert config_map["data"] == "<secret>"
-    assert custom["spec"] == {"list": "<secret>", "open": 1}
-    assert secret["stringData"] == {"token": "<secret>"}
-
-
-def test_words_of_secrets_data_are_not_masked(run: Run) -> None:
-    # Keys of a mapping are no secret in text, nor are texts of one or two characters.
-    with pytest.raises(ProgramError, match="the token 7 is wrong"):
-        run(
-            """
-            k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "7"})
-            raise ValueError("the token 7 is wrong")
-            """
-        )
-
-
 def test_an_output_in_a_plan_is_recognised_without_pulumi(run: Run) -> None:
     recording = run(
         """

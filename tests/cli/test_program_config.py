@@ -140,8 +140,8 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
             "token": "<secret>",
         }
         assert messages(recording) == (
-            "Pulumi.dev.yaml: config app:token is encrypted; <secret> stands in for it",
-            "Pulumi.dev.yaml: config app:login is encrypted; <secret> stands in for it",
+            "Pulumi.dev.yaml: config app:token is encrypted; <secret> is used instead",
+            "Pulumi.dev.yaml: config app:login is encrypted; <secret> is used instead",
         )
 
 
@@ -174,11 +174,11 @@ def test_which_stack(folder: Folder) -> None:
     recording = folder.run()
     assert recording.resources[0].manifest["data"] == {"key": "None", "stack": "dev"}
     assert messages(recording) == (
-        "no stack chosen, run without stack config (stacks: prod, test); --stack chooses",
+        "no stack selected, running without config (stacks: prod, test); select one with --stack",
     )
     folder.write("Pulumi.dev.yaml", "")
     assert messages(folder.run()) == (
-        "no stack chosen, run as dev (stacks: dev, prod, test); --stack chooses",
+        "no stack selected, using dev (stacks: dev, prod, test); select one with --stack",
     )
     assert messages(folder.run("dev")) == ()
     message = folder.fails("stage")

@@ -35,10 +35,10 @@ def told(folder: Folder, program: str, capsys: pytest.CaptureFixture[str], *word
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("k8s.core.v1.ConfigMap('a')\n", "the program makes no InferenceService ["),
+        ("k8s.core.v1.ConfigMap('a')\n", "the program creates no InferenceService ["),
         (
             f"import sys\nsys.exit(0)\n{SERVICE}InferenceService('a', {{'roles': [ROLE]}})\n",
-            "the program makes no InferenceService [",
+            "the program creates no InferenceService [",
         ),
     ],
 )
@@ -107,8 +107,8 @@ def test_the_stack_is_told_before_a_failure(folder: Folder) -> None:
         folder.write(f"Pulumi.{stack}.yaml", "config: {key: p}\n")
     first, second, *_ = folder.fails().splitlines()
     assert first == (
-        "warning: no stack chosen, run without stack config (stacks: prod, staging); "
-        "--stack chooses"
+        "warning: no stack selected, running without config (stacks: prod, staging); "
+        "select one with --stack"
     )
     assert second.startswith("Missing required configuration variable 'app:key'")
 

@@ -47,49 +47,6 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
     assert messages(problem) == ("ValueError: size is wrong",)
 
 
-def test_all_lines_of_a_message_are_kept(fails: Fails) -> None:
-    problem = fails(
-        """
-        class Invalid(ValueError):
-            pass
-
-        raise Invalid("a: wrong\\nb: wrong too")
-        """
-    )
-    assert messages(problem) == ("Invalid: a: wrong", "b: wrong too")
-
-
-def test_exception_without_message(fails: Fails) -> None:
-    assert messages(fails("raise KeyboardError if False else RuntimeError")) == ("RuntimeError",)
-
-
-def test_failure_in_an_apply(fails: Fails) -> None:
-    problem = fails(
-        """
-        made = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
-        made.metadata.apply(lambda metadata: 1 / 0)
-        """
-    )
-    assert messages(problem) == ("ZeroDivisionError: division by zero",)
-    assert "__main__.py:4 in <lambda>" in frames(problem)[-1]
-
-
-def test_failure_after_registrations(fails: Fails) -> None:
-    problem = fails(
-        """
-        for index in range(20):
-            k8s.core.v1.ConfigMap(f"a{index}", metadata={"name": f"a{index}"})
-        raise RuntimeError("late")
-        """
-    )
-    assert messages(problem) == ("RuntimeError: late",)
-
-
-def test_run_error_has_no_traceback(fails: Fails) -> None:
-    problem = fails('raise pulumi.RunError("not today")')
-    assert str(problem) == "not today"
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -128,53 +85,6 @@ def test_syntax_error_in_a_module(fails: Fails, tmp_path: Path) -> None:
     problem = fails("import settings")
     assert messages(problem) == ("SyntaxError: invalid syntax (settings.py:1)",)
     assert frames(problem) == ("__main__.py:3",)
-
-
-def test_missing_package_says_where_it_is_missing(fails: Fails) -> None:
-    (line,) = messages(fails("import package_that_is_not_there"))
-    assert line == (
-        "ModuleNotFoundError: No module named 'package_that_is_not_there'; "
-        "the program runs in the Python environment of fusioninfer-pulumi"
-    )
-
-
-def test_two_resources_of_one_name(fails: Fails) -> None:
-    problem = fails(
-        """
-        for _ in range(2):
-            k8s.core.v1.ConfigMap("twin", metadata={"name": "twin"})
-        """
-    )
-    assert str(problem) == (
-        "Duplicate resource URN 'urn:pulumi:dev::app::kubernetes:core/v1:ConfigMap::twin'; "
-        "try giving it a unique name (__main__.py:4)"
-    )
-
-
-def test_value_that_is_no_property(fails: Fails) -> None:
-    problem = fails(
-        """
-        k8s.apiextensions.CustomResource(
-            "a", api_version="x/v1", kind="A", spec={"x": object(), "token": "hunter2"})
-        """
-    )
-    assert str(problem) == (
-        "resource 'a', type: 'kubernetes:x/v1:A': "
-        "ValueError: unexpected input of type object for x in CustomResource"
-    )
-
-
-def test_transform_that_raises(fails: Fails) -> None:
-    problem = fails(
-        """
-        def broken(args):
-            raise LookupError("no such label")
-
-        k8s.core.v1.ConfigMap("a", opts=pulumi.ResourceOptions(transforms=[broken]))
-        """
-    )
-    assert messages(problem) == ("LookupError: no such label",)
-    assert frames(problem) == ("__main__.py:4 in broken",)
 
 
 def test_deep_recursion_is_trimmed(fails: Fails) -> None:

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cli.projects import PROJECT, Folder, frames, messages
 
-from fusioninfer_pulumi.cli.program import ProgramError
+from fusioninfer_pulumi.cli.program import ProgramError, Recording
 
 Golden = Callable[[str, Sequence[dict[str, Any]]], None]
 
+Run = Callable[[str], Recording]
+
+CASES = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8"))
 PROGRAMS = Path(__file__).parent.parent / "fixtures" / "programs"
 STACKS = {
     "dev": """
@@ -84,3 +88,16 @@ def test_findings_have_rules(folder: Folder) -> None:
         "options": {"unknown-without-pulumi"},
         "fails_below": {"program-failed", "unknown-without-pulumi"},
     }
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row["case"])
+def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None:
+    try:
+        recording = run(row["program"])
+    except ProgramError as problem:
+        found: dict[str, Any] = {"error": str(problem).splitlines()}
+    else:
+        objects = [resource.manifest for resource in recording.resources]
+        found = {"objects": objects, "messages": list(messages(recording))}
+    expected = {key: row[key] for key in ("objects", "messages", "error") if key in row}
+    assert found == ({"messages": []} if "objects" in row else {}) | expected

@@ -40,11 +40,11 @@ def test_main_is_a_file(folder: Folder) -> None:
     [
         (
             "name: a\nruntime: nodejs\n",
-            "Pulumi.yaml: runtime is nodejs; only python programs can be run in process",
+            "Pulumi.yaml: runtime is nodejs; only Python programs can be read",
         ),
         (
             "name: a\nruntime: {name: go}\n",
-            "Pulumi.yaml: runtime is go; only python programs can be run in process",
+            "Pulumi.yaml: runtime is go; only Python programs can be read",
         ),
         ("name: a\n", "Pulumi.yaml: runtime is missing"),
         ("runtime: python\n", "Pulumi.yaml: name is missing"),

@@ -1,6 +1,6 @@
 """What the runner of programs takes from the SDK beyond its documented functions is still there.
 
-The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/_session.py`.
+The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/child_process.py`.
 """
 
 from __future__ import annotations

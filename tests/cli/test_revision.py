@@ -82,7 +82,7 @@ def test_a_change_may_repair_what_is_invalid_at_the_base(
     told = capsys.readouterr()
     shown = without_rules(told.err)
     assert "HEAD:./chat.yaml: warning: rollout.maxUnavailable: must be at least 1" in shown
-    assert "  * warning: HEAD:. could not be read as a whole: " in told.out
+    assert "  * warning: parts of HEAD:. could not be read; " in told.out
     assert "+ LeaderWorkerSet chat-serve-0" in told.out
     # What could be read is compared.
     assert "more: role serve: replicas 2 -> 3" in told.out
@@ -151,7 +151,7 @@ def test_an_unreadable_base_of_what_is_gone_is_a_difference(
     # It is named as it was given, without the temporary folder.
     assert without_rules(told.err).startswith("HEAD:chat.yaml: warning: apiVersion: is required")
     assert told.out.startswith(
-        "objects: none changed\n\n  * warning: HEAD:chat.yaml could not be read"
+        "objects: none changed\n\n  * warning: parts of HEAD:chat.yaml could not be read"
     )
 
 
@@ -182,7 +182,7 @@ def test_one_or_two_sources_are_asked_for(
 ) -> None:
     assert main(["diff", *arguments]) == 2
 
-    assert "wanted OLD NEW, or --base REF SOURCE" in capsys.readouterr().err
+    assert "expected OLD NEW, or --base REF SOURCE" in capsys.readouterr().err
 
 
 def test_what_is_left_out_of_archives_is_part_of_a_revision(repository: Path) -> None:

@@ -61,4 +61,4 @@ def test_a_project_is_not_converted_beside_a_manifest(
     both: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert", *both]) == 2
-    assert f"{both[0]}: is a Pulumi project: there is nothing to convert" in capsys.readouterr().err
+    assert f"{both[0]}: is a Pulumi project, which cannot be converted" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_a_renamed_role_starts_beside_the_old_one() -> None:
         ("", "b-1, b-0", "0", "2", "8"),
         ("", "", "2", "0", "4"),
     ]
-    assert list(update.notes) == ["At most 3.0 GPU-hours beyond those before and after."]
+    assert list(update.notes) == ["At most 3.0 GPU-hours more than before and after."]
 
 
 def test_a_changed_sub_group_policy_creates_the_lws_again() -> None:
@@ -100,10 +100,10 @@ def test_an_autoscaled_role_keeps_its_live_replicas() -> None:
         (
             service(serving(), name="old"),
             service(serving()),
-            "no replicas of a service of this name",
+            "the old source has no replicas",
         ),
-        (service(serving()), service(serving(replicas=0)), "it runs no replicas"),
-        (service(serving()), service(serving(), layout="PerRole"), "`pulumi up` refuses it: "),
+        (service(serving()), service(serving(replicas=0)), "it has no replicas"),
+        (service(serving()), service(serving(), layout="PerRole"), "`pulumi up` rejects it: "),
         (service(serving()), service(serving(replicas=401)), "more than 400 LeaderWorkerSets"),
     ],
 )
@@ -145,7 +145,7 @@ def test_change_that_kueue_rejects_is_not_played(new: Manifest, what: str | None
         assert (update.missing, rejected) == ("", [])
     else:
         text = f"Kueue rejects another {what} for a LeaderWorkerSet that runs; rename the role"
-        assert update.missing.startswith(f"`pulumi up` refuses it: {text}")
+        assert update.missing.startswith(f"`pulumi up` rejects it: {text}")
         (note,) = rejected
         assert text in note
 
@@ -166,5 +166,7 @@ def test_optional_replicas_are_listed() -> None:
         service(serving(replicas=4, **more), **gang),
         service(serving("v0.12.0", replicas=4, **more), **gang),
     )
-    assert list(update.notes) == ["Not awaited, and not counted as serving: a-3..a-1."]
+    assert list(update.notes) == [
+        ("The update does not wait for a-3..a-1, and does not count them as ready.")
+    ]
     assert [row[0] for row in columns(update)] == ["", "a-0", "a-3..a-1", ""]

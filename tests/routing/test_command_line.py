@@ -25,7 +25,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "a.example.com, b.example.com -> Gateway infra/shared (https) -> HTTPRoute "
-                "svc-httproute -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> "
+                "svc-httproute -> InferencePool svc-pool -> endpoint picker svc-epp (gaie-1.2) -> "
                 "1 inference pod, port 8000"
             ),
             "each request goes to the pod with the fewest waiting requests",
@@ -37,43 +37,46 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "any host -> Gateway svc-gateway -> HTTPRoute svc-httproute -> InferencePool "
-                "svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference pod, port 8000"
+                "svc-pool -> endpoint picker svc-epp (gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "http://<address> (the Gateway's, once it has one)",
+            "http://<address> (the address of the Gateway, once assigned)",
         ),
     ),
     "no route": (
         routed(httproute=None),
         (
             (
-                "no route -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference "
+                "no route -> InferencePool svc-pool -> endpoint picker svc-epp (gaie-1.2) -> "
+                "1 inference "
                 "pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: the Gateway is not ours, and the route has no host name",
+            "unknown: the Gateway is managed elsewhere, and the route has no host name",
         ),
     ),
     "another service's route": (
         routed(httproute={"routedBy": "stable"}),
         (
             (
-                "the route of service stable -> InferencePool svc-pool -> picker svc-epp "
+                "the route of service stable -> InferencePool svc-pool -> "
+                "endpoint picker svc-epp "
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: that of the route of service stable",
+            "unknown: the route belongs to service stable",
         ),
     ),
     "routes made elsewhere": (
         routed(httproute={"refs": [{"name": "a", "namespace": "infra"}, {"name": "b"}]}),
         (
             (
-                "HTTPRoute infra/a, b (made elsewhere) -> InferencePool svc-pool -> picker svc-epp "
+                "HTTPRoute infra/a, b (managed elsewhere) -> InferencePool svc-pool -> "
+                "endpoint picker svc-epp "
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: that of HTTPRoute infra/a, b, which is made elsewhere",
+            "unknown: HTTPRoute infra/a, b is managed elsewhere",
         ),
     ),
     "prefill and decode": (
@@ -81,7 +84,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "a.example.com -> Gateway g -> HTTPRoute svc-httproute -> InferencePool svc-pool "
-                "-> picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
+                "-> endpoint picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
             ),
             (
                 "each request goes to a decode pod, and every prompt is computed by a prefill pod "

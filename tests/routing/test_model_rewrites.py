@@ -176,11 +176,11 @@ def test_diff_notes_changed_shares_of_pools() -> None:
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
 
     assert list(describe_traffic_shares("HTTPRoute", split(5), split(50))) == [
-        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool can serve"
+        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool is ready"
     ]
     alone = only(routed(httproute=ROUTE), "HTTPRoute")
     assert list(describe_traffic_shares("HTTPRoute", split(50), alone)) == [
-        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool can serve"
+        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool is ready"
     ]
 
 

@@ -35,7 +35,7 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
         # Changes of their number stand in a column of their own.
-        "why": [effect.restart_reason or effect.role_change or "untouched" for effect in effects],
+        "why": [effect.restart_reason or effect.role_change or "unchanged" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "-" for cell in cells] for cells in zip(*columns.values(), strict=True)]

@@ -104,7 +104,7 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
         if edit.refused:
             replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
     for (field, kind), names in replaced.items():
-        yield f"{field} cannot be updated: deletes and creates {kind} {compressed(names)}"
+        yield f"{field} is immutable: replaces {kind} {compressed(names)}"
     restarted: dict[str, list[str]] = {}
     for effect in roles:
         if effect.restarts:
@@ -112,7 +112,7 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
     for why, names in restarted.items():
         yield f"{why}: restarts {compressed(names)}"
     if held := [name for effect in roles for name in effect.held]:
-        yield f"below the partition, keeps the old pod template: {compressed(held)}"
+        yield f"below the partition, keep the old pod template: {compressed(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {_object(edit)}"
@@ -169,8 +169,8 @@ def _growth(edit: Edit) -> Iterator[str]:
     if any(forms) or native:
         what = "the gang is all-or-nothing; " if forms[0] or native else ""
         yield (
-            f"PodGroup {field[-1]} {before} -> {after}: {what}without room for all {after} pods, "
-            "replacement pods of running replicas are held back"
+            f"PodGroup {field[-1]} {before} -> {after}: {what}unless all {after} pods fit, "
+            "replacement pods of running replicas stay pending"
         )
 
 
@@ -204,7 +204,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
         # `up` writes the larger shares of `split` late; users wrote other backends.
         growing = [n for n, share in is_.items() if share > (was or {own_pool: 100}).get(n, 0)]
         if kind != REWRITE_KIND and next(iter(is_), None) == own_pool and growing:
-            text += f", when {listed(growing)} can serve"
+            text += f", when {listed(growing)} is ready"
         moves.setdefault(text, []).append(asked)
     for text, names in moves.items():
         asked_for = ", ".join(filter(None, names))
@@ -323,7 +323,7 @@ def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> I
                 f"{argument.name} (use {argument.instead})" if argument.instead else argument.name
                 for argument in change.removed
             ]
-            yield f"{prefix}: no longer takes {', '.join(texts)}"
+            yield f"{prefix}: no longer accepts {', '.join(texts)}"
         # The engine chooses what null stands for: it may be the same in both releases.
         texts = [
             f"{default.name} {json.dumps(default.before)} -> {json.dumps(default.after)}"
@@ -333,4 +333,4 @@ def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> I
         if texts:
             more = len(texts) - _MOST_DEFAULTS
             rest = f" and {more} more (--output json lists them)" if more > 0 else ""
-            yield f"{prefix}: other defaults: {', '.join(texts[:_MOST_DEFAULTS])}{rest}"
+            yield f"{prefix}: changed defaults: {', '.join(texts[:_MOST_DEFAULTS])}{rest}"

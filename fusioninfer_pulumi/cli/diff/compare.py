@@ -133,8 +133,8 @@ def _with_live_replicas(olds: Objects, news: Objects, turns: Turns) -> tuple[Obj
             continue  # nothing to keep, or created again with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
         kept[
-            f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas, and "
-            f"{before} -> {after} holds for a LeaderWorkerSet that is created"
+            f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas; "
+            f"{before} -> {after} applies only to a new LeaderWorkerSet"
         ] = None
     return updated, list(kept)
 
@@ -261,9 +261,8 @@ def _replacement_notes(
         )
         prefix = f"{service_name(*service)}: " if several else ""
         yield (
-            f"{prefix}role {', '.join(starting)} starts beside "
-            f"{', '.join(changes['role removed'])}: room for {devices} accelerators more until the "
-            "update ends"
+            f"{prefix}role {', '.join(starting)} replaces {', '.join(changes['role removed'])} and "
+            f"starts first: needs {devices} more accelerators until the update ends"
         )
 
 

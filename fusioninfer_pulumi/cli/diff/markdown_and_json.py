@@ -94,8 +94,7 @@ def _details(difference: Difference, limit: int) -> str:
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
     omitted = "\n".join(blocks[len(kept) :]).count("\n") + 1 if len(kept) < len(blocks) else 0
     more = (
-        f"\nLeft out here, where it does not fit: {omitted} more lines. "
-        "`fusioninfer-pulumi diff` prints them all.\n"
+        f"\n{omitted} more lines do not fit here; `fusioninfer-pulumi diff` prints all of them.\n"
     )
     return f"{frame}{fence}diff\n{body}\n{fence}\n{more if omitted else ''}\n</details>\n"
 
@@ -107,7 +106,7 @@ def _blocks(group: Group) -> Iterator[str]:
     if action == "changed":
         line += " @@"
     elif action == "replaced":
-        line += ", deleted and created again"
+        line += ", replaced: deleted and recreated"
     yield line
     for change in group.fields:
         path = _cut(printable(change.path), _LONGEST_LINE)

@@ -94,12 +94,14 @@ def _group(group: Group, width: int) -> Iterator[Text]:
     sign, style = _SIGNS[action]
     title = printable(group.title)
     if action == "replaced":
-        title += ", deleted and created again"
+        title += ", replaced: deleted and recreated"
     yield _paragraph(f"{sign} ", title, style, width)
     for change in group.fields[:_MOST_FIELDS]:
         yield from _field(change, width)
     if len(group.fields) > _MOST_FIELDS:
-        yield Text(f"    … {len(group.fields) - _MOST_FIELDS} more fields; the JSON form has all")
+        yield Text(
+            f"    … {len(group.fields) - _MOST_FIELDS} more fields; use --output json to list all"
+        )
 
 
 def _field(change: FieldChange, width: int) -> Iterator[Text]:

@@ -33,12 +33,12 @@ from fusioninfer_pulumi.rollout.update_order import update_order
 # Each turn looks at every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
 #: Titles of the columns before those of roles.
-HEAD = ("TURN", "BEGINS BY", "RESTARTS", "STARTS")
+HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
 #: What the figures are.
 BOUNDS = (
-    "The slowest update that succeeds: each replica becomes available when its timeout ends. Times "
-    "leave out seconds in each turn: Pulumi's own work, and up to 5 s between two reads."
+    "This is the slowest successful update: each replica becomes available when its timeout ends. "
+    "Times exclude some seconds of each step: Pulumi's own work, and up to 5 s between two reads."
 )
 
 
@@ -73,10 +73,10 @@ class ServiceTimeline:
             return
         if self.timeline.extra_hours:
             hours = f"{self.timeline.extra_hours:,.1f}"
-            yield f"At most {hours} GPU-hours beyond those before and after."
+            yield f"At most {hours} GPU-hours more than before and after."
         if self.timeline.not_awaited:
             names = in_order(map(self._short, self.timeline.not_awaited))
-            yield f"Not awaited, and not counted as serving: {names}."
+            yield f"The update does not wait for {names}, and does not count them as ready."
 
     @property
     def _roles(self) -> tuple[str, ...]:
@@ -146,13 +146,13 @@ def _played(
     several = times[str(plan.namespace), plan.service] > 1 or any(key.ordinal for key in running)
     missing = ""
     if refused.get(service):
-        missing = f"`pulumi up` refuses it: {refused[service][0].message}"
+        missing = f"`pulumi up` rejects it: {refused[service][0].message}"
     elif several or not new_keys:
-        missing = "it runs no replicas, or stands several times in a source"
+        missing = "it has no replicas, or appears several times in a source"
     elif len(new_keys) > _MOST_LWS:
         missing = f"it has more than {_MOST_LWS} LeaderWorkerSets"
     elif not running:
-        missing = "no replicas of a service of this name and namespace are in it"
+        missing = "the old source has no replicas of this service"
     if missing:
         return ServiceTimeline(*service, missing=missing)
     edits = {edit.key: edit for edit in change.edits}

@@ -96,7 +96,7 @@ def main(connection: Connection, request: Request) -> None:
             connection.send_bytes(data.getvalue())
 
     def give_up() -> None:
-        text = f"the program did not end within {request.limit:g} s; it waits here"
+        text = f"the program did not end within {request.limit:g} s; it is blocked at"
         stacks = sys._current_frames()  # noqa: SLF001  # its documented name
         frames = [
             frame
@@ -104,7 +104,7 @@ def main(connection: Connection, request: Request) -> None:
             if not thread.daemon and thread.ident in stacks
             for frame in traceback.extract_stack(stacks[thread.ident])
         ]
-        finding = error(PROGRAM_ENDED, (), f"{text} (--timeout allows more):")
+        finding = error(PROGRAM_ENDED, (), f"{text} (raise --timeout to allow more):")
         send((replace(finding, frames=_user_frames(frames, request.project.root)),))
         os._exit(1)
 

@@ -200,4 +200,4 @@ def _how_it_ended(status: int | None, limit: float) -> str:
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), as the system does when memory runs out"
     how = "it crashed, or called os._exit" if status else "it called os._exit"
-    return f"the program ended its process with status {status}: {how}"
+    return f"the program terminated its process with status {status}: {how}"

@@ -113,7 +113,7 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
         if not isinstance(block, dict):
             raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
         if content.get("environment"):
-            text = f"{path.name}: environment: only Pulumi can open it; left out"
+            text = f"{path.name}: environment is ignored, because only Pulumi can open it"
             findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
         for key, value in block.items():
             full = _full_key(project.name, str(key))
@@ -121,7 +121,7 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
             values[full] = _text(shown, (spelled.get("config") or {}).get(str(key)))
             if shown != value:
                 encrypted[full] = json.dumps(value, sort_keys=True, default=str)
-                text = f"{path.name}: config {full} is encrypted; {SECRET} stands in for it"
+                text = f"{path.name}: config {full} is encrypted; {SECRET} is used instead"
                 findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
     _add_defaults(project, name, values)
     return StackConfig(name, values, tuple(findings), encrypted)
@@ -158,7 +158,7 @@ def _check_runtime(file: str, runtime: Any) -> None:
     if name is None:
         raise refused(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
     if name != "python":
-        text = f"{file}: runtime is {name}; only python programs can be run in process"
+        text = f"{file}: runtime is {name}; only Python programs can be read"
         raise refused(PROJECT_FILE_INVALID, text)
 
 
@@ -192,10 +192,10 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         return name, path, []
     if not stacks:
         return _DEFAULT_STACK, None, []
+    used = "running without config"
     if _DEFAULT_STACK in stacks:
-        text = f"no stack chosen, run as {_DEFAULT_STACK} (stacks: {names}); --stack chooses"
-    else:
-        text = f"no stack chosen, run without stack config (stacks: {names}); --stack chooses"
+        used = f"using {_DEFAULT_STACK}"
+    text = f"no stack selected, {used} (stacks: {names}); select one with --stack"
     return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
 
 

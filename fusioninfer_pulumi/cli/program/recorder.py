@@ -128,17 +128,17 @@ class Recorder(MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         position = self._position(request)
         if request.type == _STACK_REFERENCE:
-            text = f'stack reference "{request.id}": its outputs are unknown here'
+            text = f'stack reference "{request.id}": its outputs are unknown without Pulumi'
             self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         else:
-            text = f'{request.type} "{request.name}" is read from the cluster: it is unknown here'
+            text = f'{request.type} "{request.name}" is in the cluster, and unknown without Pulumi'
             self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
         """Asks whether something exists, which is unknown here."""
-        text = f'{request.type} "{request.id}": whether it exists is unknown here'
+        text = f'{request.type} "{request.id}": whether it exists is unknown without Pulumi'
         self.warn(UNKNOWN_WITHOUT_PULUMI, text)
         return SimpleNamespace(exists=False, unknown=True)
 
@@ -167,7 +167,10 @@ class Recorder(MockMonitor):
         return _answer({"result": rpc.UNKNOWN})
 
     def _not_called(self, what: str) -> None:
-        self.warn(UNKNOWN_WITHOUT_PULUMI, f"{what}: only its provider can answer")
+        self.warn(
+            UNKNOWN_WITHOUT_PULUMI,
+            f"{what}: its result is unknown, because providers are not called",
+        )
 
     def register_transform(
         self, transform: Callable[[ResourceTransformArgs], Any]
@@ -224,7 +227,7 @@ class Recorder(MockMonitor):
             place = (*_source(request), provider.rpartition("::")[2])
             self._services.append((position, place))
         if request.remote or token in _EXPANDED_BY_ENGINE:
-            text = "only the Pulumi engine can expand it; its objects are missing here"
+            text = "only the Pulumi engine can expand it; its objects are missing"
             self.warn(UNKNOWN_WITHOUT_PULUMI, f'{token} "{name}": {text}', position)
             return Struct() if request.remote else properties
         if token.startswith("pulumi-python:dynamic"):
@@ -232,13 +235,9 @@ class Recorder(MockMonitor):
             self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         inputs = _marked_as_before(_plain(properties), _plain(request.object))
         if token == _PROVIDER and "namespace" in inputs:
-            text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
-            self.warn(
-                UNKNOWN_WITHOUT_PULUMI,
-                f'provider "{name}" puts objects without metadata.namespace {text}; it is not '
-                "written into them here",
-                position,
-            )
+            namespace = _masked(inputs["namespace"], Secrets.MASKED)
+            text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
+            self.warn(UNKNOWN_WITHOUT_PULUMI, f"{text}, which is not shown", position)
         if not (request.custom and _is_object(token, inputs)):
             return properties
         manifest = _manifest(token, name, inputs, self._secrets)

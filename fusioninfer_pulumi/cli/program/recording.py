@@ -114,7 +114,7 @@ class ProgramError(Exception):
 
 def no_service_finding() -> Finding:
     """Says that a program made no InferenceService."""
-    return warning(PROGRAM_WITHOUT_SERVICE, (), "the program makes no InferenceService")
+    return warning(PROGRAM_WITHOUT_SERVICE, (), "the program creates no InferenceService")
 
 
 def refused(rule: Rule, message: str) -> ProgramError:
