@@ -31,7 +31,7 @@ _PACKAGES = {
 
 
 def module_of(name: str) -> str | None:
-    """Returns the module of a public name, None for other names."""
+    """Return the module of a public name, None for other names."""
     for module, names in _PACKAGES.items():
         if name in names:
             return module

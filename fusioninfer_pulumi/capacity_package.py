@@ -58,7 +58,7 @@ class ModelLayout(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why it is this one."""
+        """Reason for the choice."""
 
 
 class PlacementResult(Protocol):
@@ -76,14 +76,14 @@ class PlacementResult(Protocol):
         """Where one service is placed; None for one that cannot be planned."""
 
     def tables(self, index: int) -> Iterable[Any]:
-        """The same for people, as rich prints it."""
+        """Renderables of `rich` that say where one service is placed."""
 
     def pools_table(self) -> Any:
-        """What is left in the pools, for people."""
+        """A table of what is free in the pools."""
 
 
 class CapacityPackage(Protocol):
-    """What the entry point names: one object with these methods and attributes."""
+    """The object that the entry point names."""
 
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
@@ -91,7 +91,7 @@ class CapacityPackage(Protocol):
         """The memory of roles by their names, as far as it is known, and what is wrong with it."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
-        """What is wrong with an inventory that its models accept."""
+        """Return findings about an inventory that its models accept."""
 
     def read_previous(self, source: str | None) -> Any:
         """An earlier placement: the JSON of `plan --inventory` or `place`, at a path.
@@ -126,7 +126,7 @@ class CapacityPackage(Protocol):
         """The models that `size` knows."""
 
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the arguments of the command `size`."""
+        """Add the arguments of the command `size`."""
 
     def size(self, options: argparse.Namespace) -> int:
         """Runs the command `size`; its exit status."""

@@ -19,6 +19,10 @@ IMPORTED_GROUPS = (
 )
 
 
+class PluginError(ImportError):
+    """A package beside the core cannot be loaded."""
+
+
 def install_command(package: str = "", extra: str = "") -> str:
     """The command that installs the core, or one of the packages beside it."""
     address = f"{ADDRESS}#subdirectory={package}" if package else ADDRESS
@@ -27,9 +31,18 @@ def install_command(package: str = "", extra: str = "") -> str:
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:
-    """Yields the name and the object of each entry point of a group, sorted by name."""
+    """Yield the name and the object of each entry point of a group, sorted by name.
+
+    Raises:
+        PluginError: A package is broken; the message names it.
+    """
     for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
-        yield entry_point.name, entry_point.load()
+        try:
+            plugin = entry_point.load()
+        except Exception as problem:
+            message = f"plug-in {entry_point.value} ({group}) cannot be loaded: {problem!r}"
+            raise PluginError(message) from problem
+        yield entry_point.name, plugin
 
 
 def plugin_packages() -> list[str]:

@@ -14,7 +14,7 @@ _SHOWN = 80
 
 
 class Severity(str, enum.Enum):
-    """How severe a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"  #: rejects the input
     WARNING = "warning"  #: valid but probably wrong; `--strict` rejects it
@@ -23,7 +23,7 @@ class Severity(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a finding is about. Its texts and an example are in `rule_examples` (`rules.catalog`).
+    """A check's identity. Its texts and an example are in `rule_examples` (`rules.catalog`).
 
     Attributes:
         id: Id in words, which findings carry: `accelerators-too-few`.
@@ -98,11 +98,11 @@ class Finding:
         return f"{one_line(format_path(self.converted))} of the converted service: {self.message}"
 
     def at(self, *location: str | int) -> Finding:
-        """Returns the finding at another location."""
+        """Return the finding at another location."""
         return replace(self, location=location)
 
     def under(self, *prefix: str | int) -> Finding:
-        """Returns the finding below a prefix."""
+        """Return the finding below a prefix."""
         return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Finding:
 
 
 def one_line(text: str) -> str:
-    """Returns a text with control characters escaped, which would break or colour a line."""
+    """Return a text with control characters escaped, which would break or colour a line."""
     if text.isprintable():
         return text
     return "".join(
@@ -162,12 +162,12 @@ class InvalidServiceError(ValueError):
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
-    """Returns the findings that reject the input."""
+    """Return the findings that reject the input."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Returns the known key that is most similar to an unknown one, None if none is."""
+    """Return the known key that is most similar to an unknown one, None if none is."""
     import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}
@@ -176,7 +176,7 @@ def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | N
 
 
 def shown(value: Any) -> str:
-    """Returns a value for a message: JSON, shortened, never an object's address."""
+    """Return a value for a message: JSON, shortened, never an object's address."""
     if is_output(value):
         return "a pulumi Output"
     try:
@@ -195,7 +195,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def format_path(location: Location) -> str:
-    """Writes a location: `("roles", 1, "port")` is `roles[1].port`."""
+    """Write a location: `("roles", 1, "port")` is `roles[1].port`."""
     text = ""
     for part in location:
         if isinstance(part, int) or any(character in part for character in "./[] "):
@@ -206,6 +206,6 @@ def format_path(location: Location) -> str:
 
 
 OUTPUT_HINT = (
-    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or give the "
-    "resource that it comes from a fixed name and write that name"
+    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or pass the "
+    "plain value and depend on its resource: ResourceOptions(depends_on=[...])"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -11,6 +11,7 @@ from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules import catalog
 
 Manifest = dict[str, Any]
 
@@ -58,6 +59,22 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
         "metadata": {"name": name, **(metadata or {})},
         "spec": {"roles": list(roles) or [role()], **spec},
     }
+
+
+def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
+    """Sets fields of a manifest by their paths in findings; null removes one."""
+    for path, value in fields.items():
+        *parents, last = catalog._location(path)
+        holder: Any = manifest
+        for part, following in zip(parents, [*parents[1:], last], strict=True):
+            if part not in (range(len(holder)) if isinstance(holder, list) else holder):
+                catalog._set(holder, part, [] if isinstance(following, int) else {})
+            holder = holder[part]
+        if value is None:
+            del holder[last]
+        else:
+            catalog._set(holder, last, value)
+    return manifest
 
 
 def pod(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:

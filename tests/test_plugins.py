@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from in_one_process import run
 from package_code import FILES, PACKAGE, PLUGIN_FILES, PLUGINS, ROOT, imported
 from page_blocks import blocks
 
-from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi import __version__, extras
+from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.extras import install_command
+from fusioninfer_pulumi.loading.importer import importers
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # pytest depends on it
 
+FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
 PROJECTS = {path.parent.name: path.parent / "pyproject.toml" for path in PLUGINS}
 
 
@@ -141,3 +145,16 @@ def test_pages_install_from_the_one_address() -> None:
     assert {line for line in lines if line[1].replace(" --upgrade", "") not in known} == set()
     template = (ROOT / "templates" / "python" / "requirements.txt").read_text(encoding="utf-8")
     assert install_command().split('"')[1] in template
+
+
+def test_broken_plugin_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("x", "acme_missing.importer", "fusioninfer.importers")
+    monkeypatch.setattr(extras, "entry_points", lambda **_: [broken])
+    importers.cache_clear()
+    try:
+        assert main(["check", str(FOREIGN)]) == 2
+    finally:
+        importers.cache_clear()
+    assert "plug-in acme_missing.importer (fusioninfer.importers) cannot" in capsys.readouterr().err

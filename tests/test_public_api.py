@@ -7,6 +7,7 @@ import pydoc
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import pytest
 from json_schema import fields_schema
@@ -16,91 +17,9 @@ import fusioninfer_pulumi.api
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 
+FIXTURES = Path(__file__).parent / "fixtures"
 #: Those of version 0.1.0; programs depend on them.
-RELEASED = [
-    "AlertsArgs",
-    "AutoscalingArgs",
-    "AutoscalingEngine",
-    "AutoscalingMetricArgs",
-    "ComponentType",
-    "DashboardsArgs",
-    "DeviceArgs",
-    "DeviceRequirementArgs",
-    "DisruptionBudgetArgs",
-    "EndpointPickerArgs",
-    "FailureMode",
-    "Finding",
-    "GangBackend",
-    "GangMode",
-    "GangPolicyArgs",
-    "Gateway",
-    "GatewayArgs",
-    "GatewayRefArgs",
-    "HTTPRoute",
-    "HttpRouteArgs",
-    "InferencePool",
-    "InferenceService",
-    "InferenceServiceArgs",
-    "InvalidServiceError",
-    "InventoryArgs",
-    "KvCacheOffloadingArgs",
-    "KvEventsArgs",
-    "KvRole",
-    "KvTransferArgs",
-    "Launcher",
-    "LeaderWorkerSet",
-    "MetricSource",
-    "MetricsMode",
-    "MonitoringArgs",
-    "MultinodeArgs",
-    "NetworkConfigArgs",
-    "NetworkPolicyArgs",
-    "NodePoolArgs",
-    "PickerTlsArgs",
-    "Placement",
-    "PodGroup",
-    "PoolArgs",
-    "PrefillDecodeRatioArgs",
-    "RestartPolicy",
-    "RoleArgs",
-    "RoleOrder",
-    "RolePlacementArgs",
-    "RoleRolloutArgs",
-    "RolloutArgs",
-    "RolloutStrategy",
-    "SchedulingStrategyArgs",
-    "ServicePlacementArgs",
-    "ServicePlan",
-    "ServingPrerequisites",
-    "ServingPrerequisitesArgs",
-    "Severity",
-    "SidecarArgs",
-    "SidecarConnector",
-    "StartupArgs",
-    "StartupPolicy",
-    "Strategy",
-    "SubGroupPolicyArgs",
-    "SubGroupPolicyType",
-    "SubdomainPolicy",
-    "TaintArgs",
-    "TaintEffect",
-    "TokenSecretArgs",
-    "TopologySpreadArgs",
-    "TracingArgs",
-    "UnhealthyPods",
-    "WaitArgs",
-    "WaitLevel",
-    "WhenUnsatisfiable",
-    "load",
-    "load_inventory",
-    "loads",
-    "place",
-    "plan_service",
-    "plan_services",
-    "read_inventory",
-    "read_placement",
-    "render",
-]
+RELEASED = (FIXTURES / "public-names-0.1.0.txt").read_text(encoding="utf-8").split()
 
 
 NAMES: list[str] = fusioninfer_pulumi.__all__

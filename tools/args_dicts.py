@@ -74,7 +74,7 @@ def files() -> dict[Path, str]:
 
 
 def write() -> None:
-    """Writes the files, and removes stubs of modules that are gone."""
+    """Write the files, and removes stubs of modules that are gone."""
     written = files()
     for path in set(STUBS.rglob("*.pyi")) - set(written):
         path.unlink()

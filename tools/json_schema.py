@@ -30,7 +30,7 @@ class _Untitled(GenerateJsonSchema):
         return False
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
-        """Describes a model's fields by their docstrings.
+        """Describe a model's fields by their docstrings.
 
         pydantic's own `use_attribute_docstrings` reads and parses the source of every model at
         each start of the program.

@@ -1,4 +1,4 @@
-"""What users write: one file for each concept, with its models and the rules of its own fields.
+"""Models of manifests: one file for each concept, with its models and the rules of its own fields.
 
 Knows of Kubernetes only the pod template, and nothing of Pulumi or of plans. Every model and enum
 of its modules is also a name here and in `fusioninfer_pulumi`; type checkers know them from stubs.
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api import service as service  # imports the modules of 
 
 
 def public_types() -> dict[str, type]:
-    """Returns all models and enums by their names, sorted."""
+    """Return all models and enums by their names, sorted."""
     found = {
         name: value
         for module, content in sys.modules.items()

@@ -22,14 +22,14 @@ from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 
 class AutoscalingEngine(str, enum.Enum):
-    """Who scales."""
+    """Autoscaler of a role."""
 
     HPA = "HPA"  #: Kubernetes' HorizontalPodAutoscaler
     KEDA = "KEDA"  #: a ScaledObject of KEDA, which asks Prometheus
 
 
 class AutoscalingTarget(str, enum.Enum):
-    """What the replicas are for: it decides which metrics they follow, and to which values."""
+    """Goal of autoscaling, which determines metrics and target values."""
 
     LATENCY = "latency"  #: requests in flight for each replica
     THROUGHPUT = "throughput"  #: replicas are full before there is another one
@@ -55,7 +55,7 @@ class AutoscalingMetricArgs(SpecModel):
     selector: LabelMap = Field(default_factory=dict)
     """`HPA`: labels of the metric's series."""
 
-    query: str | None = Field(default=None, min_length=1)
+    query: str | None = Field(default=None, min_length=1, max_length=10_000)
     """`KEDA`: the PromQL query; its result is divided by the replicas."""
 
     target: Quantity

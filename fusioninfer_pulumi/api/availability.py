@@ -15,7 +15,7 @@ from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
 
 
 class StartupArgs(SpecModel):
-    """How long an engine may take to load its model: a startup probe on its health path."""
+    """Startup probe of the engine: how long it may load its model."""
 
     timeout: Duration | None = None
     """How long, such as `30m`."""
@@ -30,12 +30,14 @@ class StartupArgs(SpecModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> StartupArgs:
         if self.timeout is not None and self.model_size is not None:
-            raise rule_error(FIELDS_EXCLUDE_EACH_OTHER, "give timeout or modelSize, not both")
+            raise rule_error(
+                FIELDS_EXCLUDE_EACH_OTHER, "timeout conflicts with modelSize; remove one of them"
+            )
         return self
 
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would not be spread."""
+    """The scheduler's choice when a pod violates the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
     DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
@@ -82,6 +84,6 @@ class DisruptionBudgetArgs(SpecModel):
         if self.max_unavailable is not None and self.min_available is not None:
             raise rule_error(
                 FIELDS_EXCLUDE_EACH_OTHER,
-                "maxUnavailable and minAvailable say the same; give one of them",
+                "maxUnavailable conflicts with minAvailable; remove one of them",
             )
         return self

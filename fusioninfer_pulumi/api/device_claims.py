@@ -72,7 +72,7 @@ class ResourceClaimArgs(SpecModel):
 
 
 def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Finding]:
-    """Checks the claims of a role, each field of which is valid."""
+    """Check the claims of a role, each field of which is valid."""
     names: dict[str, int] = {}
     for index, claim in enumerate(claims):
         here = (*at, index)

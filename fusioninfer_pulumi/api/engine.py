@@ -120,7 +120,7 @@ class ParallelismArgs(SpecModel):
 def parallelism_findings(
     at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
-    """Checks that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
+    """Check that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
     yield from size_findings(at, sizes, node_count)
     if sizes.port_per_rank:
         yield from _port_per_rank((*at, "portPerRank"), sizes, node_count or sizes.pods)

@@ -161,7 +161,7 @@ _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 
 
 def label_key_finding(at: Location, key: object) -> Finding | None:
-    """What is wrong with the key of a label or annotation; None when it is valid."""
+    """Return the finding about the key of a label or annotation, None if it is valid."""
     if not isinstance(key, str):
         return error(WRONG_TYPE, at, f"key {shown(key)} must be a string")
     prefix, slash, name = key.rpartition("/")
@@ -174,7 +174,7 @@ def label_key_finding(at: Location, key: object) -> Finding | None:
 
 
 def label_finding(at: Location, key: object, value: object) -> Finding | None:
-    """What is wrong with a label; None when Kubernetes takes it."""
+    """Return the finding about a label, None if it is valid."""
     problem = label_key_finding(at, key)
     if problem is not None:
         return problem
@@ -343,7 +343,7 @@ OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
 
 
 def fits(part: Part) -> AfterValidator:
-    """Refuses what does not fit the schema of a part of a Kubernetes object."""
+    """Reject what does not fit the schema of a part of a Kubernetes object."""
 
     def check(value: Any) -> Any:
         raise_findings("part", errors(part_findings((), value, part)))
@@ -358,7 +358,9 @@ def fits(part: Part) -> AfterValidator:
 def _kubernetes(value: Any) -> Any:
     plain = to_plain(value)
     for named, also in find_duplicate_fields(plain):
-        raise rule_error(DUPLICATE_KEY, f"{named} and {also} are the same field; give it once")
+        raise rule_error(
+            DUPLICATE_KEY, f"{named} and {also} are the same field; remove one of them"
+        )
     return use_kubernetes_names(plain)
 
 
@@ -382,7 +384,7 @@ PodTemplate = Annotated[
 
 
 def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
-    """Checks that a value and everything in it can be written as JSON; Outputs can be later."""
+    """Check that a value and everything in it can be written as JSON; Outputs can be later."""
     if depth > MAX_DEPTH:
         yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
     elif isinstance(value, dict):
@@ -396,9 +398,18 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
                     f"keys must be strings, got {shown(key)}; quote it in YAML",
                 )
     elif isinstance(value, (list, tuple)):
+        if len(value) > MAX_COUNT:
+            message = f"must have at most {MAX_COUNT} items, got {len(value)}"
+            yield error(INPUT_TOO_LARGE, at, message)
+            return
         for index, item in enumerate(value):
             yield from json_findings((*at, index), item, depth + 1)
-    elif isinstance(value, str):
+    else:
+        yield from _leaf_findings(at, value)
+
+
+def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
+    if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
     elif isinstance(value, float):

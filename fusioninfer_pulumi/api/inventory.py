@@ -27,7 +27,7 @@ INVENTORY_KIND = "NodePoolInventory"
 
 
 class TaintEffect(str, enum.Enum):
-    """What a taint does to pods that do not tolerate it."""
+    """Effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"  #: never keeps a pod away
@@ -48,7 +48,7 @@ class TaintArgs(SpecModel):
 
 
 class DeviceArgs(SpecModel):
-    """What the accelerators of a pool are."""
+    """Accelerators of a pool."""
 
     memory: Bytes | None = None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
@@ -222,7 +222,7 @@ AnyOf = Annotated[
 
 
 class DeviceRequirementArgs(SpecModel):
-    """What each accelerator of a role has to be."""
+    """Requirements for each accelerator of a role."""
 
     attributes: dict[Text, AnyOf] = Field(default_factory=dict)
     """Attributes of the pool's devices and the values that are allowed, one or a list:
@@ -243,7 +243,7 @@ class RolePlacementArgs(SpecModel):
 
 
 class ServicePlacementArgs(SpecModel):
-    """How the roles of a service are placed in relation to each other."""
+    """Placement of a service's roles relative to each other."""
 
     colocate: Text | None = None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one

@@ -28,7 +28,7 @@ _Folder = Annotated[
 
 
 class EvictionPolicy(str, enum.Enum):
-    """What leaves the host memory first when it is full."""
+    """Eviction policy of the host memory."""
 
     LRU = "lru"  #: what was used least recently
     ARC = "arc"  #: adapts between least recently and least often used; vLLM only
@@ -98,7 +98,7 @@ class KvCacheOffloadingArgs(SpecModel):
 
 
 def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    """Checks the tiers of a role, each field of which is valid."""
+    """Check the tiers of a role, each field of which is valid."""
     for index, tier in enumerate(offloading.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system

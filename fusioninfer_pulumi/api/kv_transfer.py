@@ -151,7 +151,7 @@ class KvTransferArgs(SpecModel):
 
 
 class KvEventsArgs(SpecModel):
-    """What the engine publishes about its KV cache, for an endpoint picker that scores by it.
+    """Events about the engine's KV cache, for an endpoint picker that scores by them.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
@@ -165,7 +165,7 @@ class KvEventsArgs(SpecModel):
 
 
 def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Finding]:
-    """Checks how a role hands its KV cache over, each field of which is valid."""
+    """Check how a role hands its KV cache over, each field of which is valid."""
     if transfer.extra_config is not None:
         yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
     if transfer.shared_memory is not None:

@@ -60,7 +60,7 @@ RelativePath = Annotated[
 
 
 class Fetch(str, enum.Enum):
-    """Who brings a model's files into a pod."""
+    """The component that downloads a model's files into a pod."""
 
     ENGINE = "Engine"  #: the engine, from Hugging Face, when it starts
     INIT_CONTAINER = "InitContainer"  #: a container that ends before the engine starts
@@ -86,7 +86,7 @@ class SecretKeyArgs(SpecModel):
 
 
 class S3Args(SpecModel):
-    """How a bucket is reached."""
+    """Access to an S3 bucket."""
 
     secret_name: NameOrOutput | None = None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
@@ -340,7 +340,7 @@ def hub_name(uri: str) -> str | None:
 
 
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    """Checks a model, each field of which is valid."""
+    """Check a model, each field of which is valid."""
     source = parse_model_uri(model.uri)
     if source is None:
         yield error(
@@ -422,7 +422,7 @@ def _cache(
         yield error(
             FIELD_WITHOUT_EFFECT,
             at,
-            f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it",
+            f"has no effect: {source.scheme}:// is mounted directly; remove it",
         )
     elif not cache.warm_up:
         if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):

@@ -30,7 +30,7 @@ Check = Callable[[Location, Any], Iterator[Finding]]
 def pod_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
 ) -> Iterator[Finding]:
-    """Checks one pod template; `serving` names a container that must be in it, None for any."""
+    """Check one pod template; `serving` names a container that must be in it, None for any."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
     for place in output_paths(template):
@@ -49,13 +49,13 @@ def pod_template_findings(
 
 
 def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]:
-    """Checks a part of a pod that is written outside of its template, without Outputs."""
+    """Check a part of a pod that is written outside of its template, without Outputs."""
     yield from part_findings(at, value, part)
     yield from known_json_findings(at, value)
 
 
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
-    """Checks the reference of an image, which may be an Output."""
+    """Check the reference of an image, which may be an Output."""
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
         yield type_mismatch(at, image, "an image reference", INVALID_FORMAT)
 

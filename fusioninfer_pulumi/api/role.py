@@ -35,7 +35,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 
 
 class ComponentType(str, enum.Enum):
-    """What a role does in the service."""
+    """Function of a role in the service."""
 
     ROUTER = "router"  #: request routing: endpoint picker, pool, route
     PREFILLER = "prefiller"  #: prompt processing
@@ -44,7 +44,7 @@ class ComponentType(str, enum.Enum):
 
 
 class Launcher(str, enum.Enum):
-    """How the pods of a multi-node replica find each other."""
+    """Launcher of multi-node replicas."""
 
     RAY = "ray"  #: a ray cluster per replica; the image must ship ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
@@ -55,7 +55,7 @@ class Launcher(str, enum.Enum):
 
 
 class RestartPolicy(str, enum.Enum):
-    """What LeaderWorkerSet does with a group when one of its pods restarts."""
+    """LeaderWorkerSet's reaction when one pod of a group restarts."""
 
     RECREATE_GROUP_ON_POD_RESTART = "RecreateGroupOnPodRestart"
     RECREATE_GROUP_AFTER_START = "RecreateGroupAfterStart"  #: LeaderWorkerSet 0.9 and later
@@ -70,7 +70,7 @@ class StartupPolicy(str, enum.Enum):
 
 
 class PodEnvironment(str, enum.Enum):
-    """Whose variables the containers of a role expect."""
+    """System whose environment variables the containers of a role expect."""
 
     KTHENA = "Kthena"  #: ENTRY_ADDRESS, WORKER_INDEX and GROUP_SIZE
 
@@ -90,7 +90,7 @@ class SubGroupPolicyType(str, enum.Enum):
 
 
 class Strategy(str, enum.Enum):
-    """What the endpoint picker balances by."""
+    """Load-balancing strategy of the endpoint picker."""
 
     PREFIX_CACHE = "prefix-cache"
     KV_CACHE_UTILIZATION = "kv-cache-utilization"

@@ -32,7 +32,7 @@ class Layout(str, enum.Enum):
 
 
 class RolloutStrategy(str, enum.Enum):
-    """How replicas of a role change to a new pod template."""
+    """Order in which replicas of a role change to a new pod template."""
 
     ROLLING = "Rolling"  #: at most `maxUnavailable` at a time, each when the last is available
     ALL_AT_ONCE = "AllAtOnce"  #: all together
@@ -47,14 +47,14 @@ class RoleOrder(str, enum.Enum):
 
 
 class RolloutLevel(str, enum.Enum):
-    """What `maxUnavailable` and `partition` count."""
+    """Unit of `maxUnavailable` and `partition`."""
 
     ROLE = "Role"  #: replicas of a role, over all serving groups
     GROUP = "Group"  #: serving groups, each of which changes as a whole
 
 
 class WaitLevel(str, enum.Enum):
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
@@ -87,7 +87,7 @@ Duration = Annotated[
 
 
 class RoleRolloutArgs(SpecModel):
-    """How one role is updated; what is left out is as in the service's `rollout`."""
+    """Update of one role; fields default to those of the service's `rollout`."""
 
     strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -111,7 +111,7 @@ class RoleRolloutArgs(SpecModel):
 
 
 class RolloutArgs(RoleRolloutArgs):
-    """How the service is updated; a role may override all but `roleOrder` and `level`."""
+    """Update of the service; a role may override all but `roleOrder` and `level`."""
 
     role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -122,7 +122,7 @@ class RolloutArgs(RoleRolloutArgs):
 
 
 class WaitArgs(SpecModel):
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""

@@ -156,7 +156,7 @@ _OWN = (
 
 
 def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    """Checks the spec of an HTTPRoute, each field of which is valid."""
+    """Check the spec of an HTTPRoute, each field of which is valid."""
     spec = {
         "parentRefs": route.parent_refs,
         "hostnames": route.hostnames,
@@ -164,7 +164,10 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         "useDefaultGateways": route.use_default_gateways,
     }
     yield from _checked(at, spec, HTTP_ROUTE)
-    yield from _split((*at, "split"), route.split or ())
+    given_away = sum(share.weight for share in route.split or ())
+    if given_away > 100:
+        message = f"gives away {given_away} percent of the requests; must be at most 100"
+        yield error(OUT_OF_RANGE, (*at, "split"), message)
     yield from _elsewhere(at, route)
 
 
@@ -173,45 +176,15 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     if external is None:
         return
     message = (
-        "belongs to a route, and none is made here: another one leads to the pool "
-        f"({external}); give one or the other"
+        "has no effect: no route is created, because another one leads to the pool "
+        f"({external}); remove one of them"
     )
     fields = sorted(route.model_fields_set - {to_snake(external)})
     yield from reject_fields(at, route, fields, message)
-    seen: dict[tuple[str, str], int] = {}
-    for index, ref in enumerate(route.refs or ()):
-        if is_output(ref.namespace):
-            continue
-        first = seen.setdefault((ref.name, str(ref.namespace)), index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                (*at, "refs", index, "name"),
-                f'"{ref.name}" is named twice',
-            )
-
-
-def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
-    for index, share in enumerate(shares):
-        first = seen.setdefault(share.service, index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                (*at, index, "service"),
-                f'"{share.service}" has a share already',
-            )
-    total = sum(share.weight for share in shares)
-    if total > 100:
-        yield error(
-            OUT_OF_RANGE,
-            at,
-            f"gives away {total} percent of the requests, of at most 100",
-        )
 
 
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
-    """Checks the spec of a Gateway, or the references to existing ones."""
+    """Check the spec of a Gateway, or the references to existing ones."""
     if gateway.refs is not None:
         message = (
             "belongs to a Gateway that is created here, and refs name existing ones; "
@@ -236,7 +209,7 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
 
 
 def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    """Checks the spec of a route or of a Gateway as far as it is set."""
+    """Check the spec of a route or of a Gateway as far as it is set."""
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
@@ -264,7 +237,7 @@ class ModelRewriteArgs(SpecModel):
 
 
 def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
-    """Checks rewrites, each field of which is valid."""
+    """Check rewrites, each field of which is valid."""
     seen: set[str | None] = set()
     for index, rewrite in enumerate(rewrites):
         here = (*at, index)
@@ -283,11 +256,7 @@ def _twice(at: Location, number: int, name: str | None) -> Finding:
 
 
 def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
-    names = [target.model for target in targets]
     for index, target in enumerate(targets):
-        if target.model in names[:index]:
-            message = f'"{target.model}" is a target already; add the weights up'
-            yield error(DUPLICATE_NAME, (*at, index, "model"), message)
         if target.weight is None and len(targets) > 1:
             message = "is required where there are several targets"
             yield error(FIELD_REQUIRED, (*at, index, "weight"), message)

@@ -43,14 +43,14 @@ MAX_CHARACTERS = 2**31 - 1
 
 
 class FailureMode(str, enum.Enum):
-    """What a gateway does with requests while the endpoint picker does not answer."""
+    """Behavior of a gateway while the endpoint picker does not answer."""
 
     FAIL_OPEN = "FailOpen"  #: sends them to any pod of the pool
     FAIL_CLOSE = "FailClose"  #: drops them
 
 
 class MetricsMode(str, enum.Enum):
-    """Who may read the endpoint picker's metrics."""
+    """Access to the endpoint picker's metrics."""
 
     OFF = "Off"  #: no one
     AUTHENTICATED = "Authenticated"  #: whoever may get /metrics; needs a ClusterRoleBinding
@@ -145,7 +145,7 @@ class PoolArgs(SpecModel):
 
 
 class NetworkPolicyArgs(SpecModel):
-    """Who reaches the service's pods; everybody else is shut out.
+    """NetworkPolicies that restrict access to the service's pods.
 
     By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
     """
@@ -175,7 +175,7 @@ _FIELDS_OF_PICKER = {
 def picker_findings(
     at: Location, picker: EndpointPickerArgs, *, disaggregated: bool
 ) -> Iterator[Finding]:
-    """Checks an endpoint picker, each field of which is valid.
+    """Check an endpoint picker, each field of which is valid.
 
     `disaggregated` is whether the strategy is, or may become, `pd-disaggregation`.
     """
@@ -200,7 +200,7 @@ def picker_findings(
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks the overrides as the whole template that they become a part of."""
+    """Check the overrides as the whole template that they become a part of."""
     for index, container in _own_containers(template):
         for key, why in _FIELDS_OF_PICKER.items():
             if key in container:
@@ -253,10 +253,12 @@ def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
-    """Checks the peers of a NetworkPolicy."""
+    """Check the peers of a NetworkPolicy."""
     if policy.gateway is not None and policy.gateway_namespace is not None:
         yield error(
-            FIELDS_EXCLUDE_EACH_OTHER, at, "gateway and gatewayNamespace: give one or the other"
+            FIELDS_EXCLUDE_EACH_OTHER,
+            at,
+            "gateway conflicts with gatewayNamespace; remove one of them",
         )
     if not policy.enabled and policy.model_fields_set - {"enabled"}:
         yield error(FIELD_WITHOUT_EFFECT, at, "has no effect: it is not enabled; remove the rest")

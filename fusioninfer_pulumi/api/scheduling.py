@@ -20,7 +20,7 @@ class GangMode(str, enum.Enum):
 
 
 class GangBackend(str, enum.Enum):
-    """What starts pods together."""
+    """Gang-scheduling backend."""
 
     VOLCANO = "Volcano"  #: a PodGroup holds the roles of a service, or of a serving group, together
     KUEUE = "Kueue"  #: a queue admits each replica as a whole; nothing holds roles together
@@ -35,14 +35,14 @@ class RequiredReplicas(str, enum.Enum):
 
 
 class NetworkTopologyMode(str, enum.Enum):
-    """Whether pods may be placed where the network topology does not want them."""
+    """Whether the network topology is a requirement or a preference."""
 
     HARD = "hard"  #: never: they wait
     SOFT = "soft"  #: where there is no other room
 
 
 class NetworkTopologyRuleArgs(SpecModel):
-    """How far apart in the network pods may be placed."""
+    """Maximum network distance between pods."""
 
     mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
     """`hard` (default) or `soft`."""
@@ -63,7 +63,7 @@ class NetworkTopologyArgs(SpecModel):
 
 
 class GangPolicyArgs(SpecModel):
-    """What must be placed together before any of it starts."""
+    """Gang scheduling of the service's pods."""
 
     mode: OnOff[GangMode] = GangMode.AUTO
     """`Auto` (default), `On` or `Off`."""

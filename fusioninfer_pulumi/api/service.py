@@ -60,7 +60,7 @@ class InferenceServiceManifest(SpecModel):
     """Name, namespace, labels and annotations of the service."""
 
     spec: ServiceSpec
-    """What the service consists of."""
+    """Roles of the service, and settings for all of them."""
 
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:

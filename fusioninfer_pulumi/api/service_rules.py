@@ -68,7 +68,7 @@ _SERVING_FIELDS = tuple(
 
 
 def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
-    """Checks a service, each field of which is valid, in the order of the fields."""
+    """Check a service, each field of which is valid, in the order of the fields."""
     for key in metadata.labels:
         if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
             message = "is set by fusioninfer-pulumi; remove it"
@@ -87,7 +87,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
 
 
 def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
-    """Checks one role, each field of which is valid.
+    """Check one role, each field of which is valid.
 
     `modelled` is whether the service has a `model`: then the library can write the container.
     """
@@ -126,7 +126,7 @@ def _pod_metadata(spec: ServiceSpec) -> Iterator[Finding]:
 
 
 def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
-    """Checks the keys of pod labels and annotations, which others write on the same pods."""
+    """Check the keys of pod labels and annotations, which others write on the same pods."""
     # A picker's Deployment selects its pods by `app`.
     of_labels = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
     taken = (
@@ -156,13 +156,13 @@ def _role_list(spec: ServiceSpec) -> Iterator[Finding]:
         yield error(
             DUPLICATE_NAME,
             ("roles", index, "componentType"),
-            f"a service has one router, roles[{routers[0]}] is one already",
+            f"a service has one router; remove this one or roles[{routers[0]}]",
         )
     if roles and len(routers) == len(roles):
         yield error(
             FIELD_REQUIRED,
             ("roles",),
-            "no role serves a model; add a role of worker, prefiller or decoder",
+            "no role serves a model; add a worker, prefiller or decoder",
         )
 
 
@@ -177,7 +177,7 @@ def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
                 NAME_NOT_FOUND, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
             )
         elif role.component_type is ComponentType.ROUTER:
-            yield error(FIELD_OUT_OF_PLACE, at, "a router has no share in a gang; remove it")
+            yield error(FIELD_OUT_OF_PLACE, at, "routers are not part of a gang; remove it")
         elif minimum > role.replicas:
             yield error(
                 OUT_OF_RANGE,
@@ -191,7 +191,7 @@ def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Find
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
         for name in present:
-            message = "stands in place of template; give one or the other"
+            message = "conflicts with template; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, name), message)
     elif not present:
         if not modelled:
@@ -238,7 +238,7 @@ def _kv_transfer(at: Location, role: RoleArgs, transfer: KvTransferArgs) -> Iter
 
 def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if role.endpoint_picker_config is not None:
-        message = "endpointPickerConfig stands in its place; give one or the other"
+        message = "conflicts with endpointPickerConfig; remove one of them"
         fields = ("strategy", "scorers")
         yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
     if not role.picks_endpoints:
@@ -258,7 +258,7 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
 
 
 def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    """Checks that a router without an endpoint picker asks nothing of one, nor of its pool."""
+    """Check that a router without an endpoint picker asks nothing of one, nor of its pool."""
     message = "has no effect with endpointPicker.enabled: false; remove one of them"
     picker, route = role.endpoint_picker, role.httproute
     yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
@@ -284,5 +284,5 @@ def _gateway(at: Location, gateway: GatewayArgs, route: HttpRouteArgs | None) ->
             "implementation alone, or give refs",
         )
     if gateway.refs and route.parent_refs:
-        message = "follow from gateway.refs; give one or the other"
+        message = "conflicts with gateway.refs; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)

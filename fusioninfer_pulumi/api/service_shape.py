@@ -17,7 +17,7 @@ VOLCANO = "volcano"
 
 @dataclass(frozen=True)
 class ServiceShape:
-    """What a service is, decided once from its spec.
+    """Properties of a service, derived once from its spec.
 
     The gang is decided by the declared roles, not by their replica counts: scaling a role to zero
     must not change the pods of the others.
@@ -50,7 +50,7 @@ class ServiceShape:
 
 
 def service_shape(args: InferenceServiceArgs) -> ServiceShape:
-    """Decides what a service is; `args` has all its defaults."""
+    """Decide what a service is; `args` has all its defaults."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
     kueue = policy.backend is GangBackend.KUEUE

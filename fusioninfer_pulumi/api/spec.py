@@ -42,9 +42,9 @@ class ServiceMetadata(SpecModel):
 
 
 class ServiceSpec(SpecModel):
-    """What the service consists of."""
+    """Roles of the service, and settings for all of them."""
 
-    roles: list[RoleArgs] = Field(min_length=1)
+    roles: list[RoleArgs] = Field(min_length=1, max_length=1000)
     """The service's roles, at least one of which serves."""
 
     groups: Count | None = None
@@ -82,7 +82,7 @@ class ServiceSpec(SpecModel):
     """How pod templates change: pace, order, halt."""
 
     wait: WaitArgs = default(WaitArgs)
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
     """A PodDisruptionBudget for each serving role that has none of its own; none by default."""

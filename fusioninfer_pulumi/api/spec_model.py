@@ -59,7 +59,7 @@ class SpecModel(BaseModel):
     """
 
     def __init__(self, /, **fields: Any) -> None:
-        """Takes the fields by name; editors show the meaning, default and unit of each.
+        """Accept the fields by name; editors show the meaning, default and unit of each.
 
         Type checkers read the stub of the module: constructors take more than fields hold.
         """
@@ -74,13 +74,13 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Lets `help()` show what may be written for each field, and what it means."""
+        """Let `help()` show what may be written for each field, and what it means."""
         cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
         cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
-        """Builds the model, which pydantic does at its first use, and keeps its signature."""
+        """Build the model, which pydantic does at its first use, and keeps its signature."""
         built = super().model_rebuild(**options)
         cls.__signature__ = _Signature()  # type: ignore[assignment]  # as above
         return built
@@ -98,13 +98,13 @@ class SpecModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_spelling(cls, data: Any) -> Any:
-        """Refuses a key given in both spellings: pydantic would drop one of the two."""
+        """Reject a key given in both spellings: pydantic would drop one of the two."""
         if isinstance(data, Mapping):
             for name, field in cls.model_fields.items():
                 if field.alias and field.alias != name and name in data and field.alias in data:
                     raise rule_error(
                         DUPLICATE_KEY,
-                        f"{field.alias} and {name} are the same field; give it once",
+                        f"{field.alias} and {name} are the same field; remove one of them",
                     )
         return data
 
@@ -116,7 +116,7 @@ def default(model: type[SpecModel]) -> Any:
 
 
 def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
-    """Yields the names in YAML of those fields that are set, and not to null."""
+    """Yield the names in YAML of those fields that are set, and not to null."""
     for name in names:
         if name in model.model_fields_set and getattr(model, name) is not None:
             yield type(model).model_fields[name].alias or name
@@ -129,12 +129,12 @@ def reject_fields(
     message: str,
     rule: Rule = FIELD_OUT_OF_PLACE,
 ) -> Iterator[Finding]:
-    """Yields an error for each of these fields that is set."""
+    """Yield an error for each of these fields that is set."""
     return (error(rule, (*at, name), message) for name in set_fields(model, names))
 
 
 def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
-    """Yields an error unless exactly one of these fields is set."""
+    """Yield an error unless exactly one of these fields is set."""
     present = list(set_fields(model, names))
     if len(present) != 1:
         allowed = ", ".join(type(model).model_fields[name].alias or name for name in names)

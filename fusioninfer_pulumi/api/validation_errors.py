@@ -67,12 +67,12 @@ def rule_error(rule: Rule, message: str) -> PydanticCustomError:
 
 
 def finding_error(finding: Finding) -> PydanticCustomError:
-    """The same of a finding."""
+    """Return a finding as an error to be raised inside of validators."""
     return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Raises findings inside of a model's validators, where there are any."""
+    """Raise findings inside of a model's validators, where there are any."""
     details = [
         InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
         for finding in findings
@@ -82,7 +82,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
-    """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
+    """Return the finding about a value that must be `kind`, such as `a list`."""
     if value is None:
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
@@ -126,7 +126,9 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}")
+        meant = closest_name(value, allowed) if isinstance(value, str) else None
+        hint = f"; did you mean {meant}?" if meant is not None and len(allowed) > 1 else ""
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}{hint}")
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
@@ -160,6 +162,8 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
         outer = location[:length]
         if key in _known_keys(outer, root):
             return f"unknown key here; it is a field of {_place(outer)}"
+    if len(location) == 1 and key in _known_keys(("spec",), root):
+        return "unknown key here; move it below spec"
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
@@ -184,7 +188,7 @@ def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[st
 
 
 def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
-    """Walks from the root model to the one at a location."""
+    """Walk from the root model to the one at a location."""
     model = root
     for part in location:
         if isinstance(part, int):

@@ -47,9 +47,9 @@ def report(
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
     if form == "text":
         print_findings(
-            # A finding of a whole document shows its number in place of a line.
-            (replace(origin, line=origin.line if finding.location else None), finding)
-            for origin, finding in placed
+            # Without a field or a known line, the number of the document is shown.
+            (place if finding.location else origin, finding)
+            for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
         return
     located = [_located(origin, finding) for origin, finding in placed]
@@ -216,7 +216,7 @@ class Lines:
 
     def place(self, origin: Origin, location: Location) -> Origin:
         """The origin with the line of a field, None where it is not known."""
-        if origin.file not in self._texts:
+        if origin.file not in self._texts or origin.line is not None:
             return origin
         if origin.file not in self._parsed:
             self._parsed[origin.file] = nodes(self._texts[origin.file])

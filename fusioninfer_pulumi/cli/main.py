@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi.extras import PluginError
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.topology.capacity_model import NodePool
@@ -85,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Errors of sources are findings by now: this one is of the output.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
+        return INVALID
+    except PluginError as problem:
+        sys.stderr.write(f"{problem}\n")
         return INVALID
     except KeyboardInterrupt:
         return 130

@@ -260,7 +260,7 @@ class DashboardsArgsDict(TypedDict, total=False):
 
 
 class DeviceArgsDict(TypedDict, total=False):
-    """What the accelerators of a pool are."""
+    """Accelerators of a pool."""
 
     memory: str | int | None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
@@ -271,7 +271,7 @@ class DeviceArgsDict(TypedDict, total=False):
 
 
 class DeviceRequirementArgsDict(TypedDict, total=False):
-    """What each accelerator of a role has to be."""
+    """Requirements for each accelerator of a role."""
 
     attributes: Mapping[str, str | Sequence[str]]
     """Attributes of the pool's devices and the values that are allowed, one or a list:
@@ -402,7 +402,7 @@ class FileSystemTierArgsDict(TypedDict, total=False):
 
 
 class GangPolicyArgsDict(TypedDict, total=False):
-    """What must be placed together before any of it starts."""
+    """Gang scheduling of the service's pods."""
 
     mode: GangMode | Literal["Auto", "On", "Off"] | Literal[True, False]
     """`Auto` (default), `On` or `Off`."""
@@ -582,7 +582,7 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """How pod templates change: pace, order, halt."""
 
     wait: WaitArgs | WaitArgsDict
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
     """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
@@ -668,7 +668,7 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
 
 
 class KvEventsArgsDict(TypedDict, total=False):
-    """What the engine publishes about its KV cache, for an endpoint picker that scores by it.
+    """Events about the engine's KV cache, for an endpoint picker that scores by them.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes."""
 
@@ -863,7 +863,7 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 
 
 class NetworkPolicyArgsDict(TypedDict, total=False):
-    """Who reaches the service's pods; everybody else is shut out.
+    """NetworkPolicies that restrict access to the service's pods.
 
     By default on where `gateway.implementation` says where the proxies of the route's Gateways run."""
 
@@ -893,7 +893,7 @@ class NetworkTopologyArgsDict(TypedDict, total=False):
 
 
 class NetworkTopologyRuleArgsDict(TypedDict, total=False):
-    """How far apart in the network pods may be placed."""
+    """Maximum network distance between pods."""
 
     mode: NetworkTopologyMode | Literal["hard", "soft"]
     """`hard` (default) or `soft`."""
@@ -1235,7 +1235,7 @@ class RolePlacementArgsDict(TypedDict, total=False):
 
 
 class RoleRolloutArgsDict(TypedDict, total=False):
-    """How one role is updated; what is left out is as in the service's `rollout`."""
+    """Update of one role; fields default to those of the service's `rollout`."""
 
     strategy: RolloutStrategy | Literal["Rolling", "AllAtOnce", "Recreate"] | None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -1259,7 +1259,7 @@ class RoleRolloutArgsDict(TypedDict, total=False):
 
 
 class RolloutArgsDict(TypedDict, total=False):
-    """How the service is updated; a role may override all but `roleOrder` and `level`."""
+    """Update of the service; a role may override all but `roleOrder` and `level`."""
 
     strategy: RolloutStrategy | Literal["Rolling", "AllAtOnce", "Recreate"] | None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
@@ -1290,7 +1290,7 @@ class RolloutArgsDict(TypedDict, total=False):
 
 
 class S3ArgsDict(TypedDict, total=False):
-    """How a bucket is reached."""
+    """Access to an S3 bucket."""
 
     secret_name: Input[str] | None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
@@ -1344,7 +1344,7 @@ class SecretKeyArgsDict(TypedDict, total=False):
 
 
 class ServicePlacementArgsDict(TypedDict, total=False):
-    """How the roles of a service are placed in relation to each other."""
+    """Placement of a service's roles relative to each other."""
 
     colocate: str | None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one
@@ -1398,7 +1398,7 @@ class SplitArgsDict(TypedDict, total=False):
 
 
 class StartupArgsDict(TypedDict, total=False):
-    """How long an engine may take to load its model: a startup probe on its health path."""
+    """Startup probe of the engine: how long it may load its model."""
 
     timeout: str | None
     """How long, such as `30m`."""
@@ -1490,7 +1490,7 @@ class TracingArgsDict(TypedDict, total=False):
 
 
 class WaitArgsDict(TypedDict, total=False):
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     level: WaitLevel | Literal["None", "Scheduled", "Available", "Serving"]
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""
@@ -1610,7 +1610,7 @@ class ModelServiceDict(TypedDict, total=False):
     """How pod templates change: pace, order, halt."""
 
     wait: WaitArgs | WaitArgsDict
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
     """A PodDisruptionBudget for each serving role that has none of its own; none by default."""

@@ -94,7 +94,7 @@ def load_documents(
     allow_lossy: bool = False,
     beside: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
-    """Loads the documents of one input, each after its origin; they may refer to each other.
+    """Load the documents of one input, each after its origin; they may refer to each other.
 
     Returns the services in the order of their documents, and the documents that became none. With
     `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
@@ -139,7 +139,7 @@ def _by_importer(
 def _with_named(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Gives objects that an importer's documents name or select to that importer."""
+    """Give objects that an importer's documents name or select to that importer."""
     importers_of_names: dict[Any, Importer] = {}
     conversions = list(_by_importer(documents, owners))
     for importer, mine in conversions:
@@ -194,7 +194,7 @@ def _converted(
 
 
 def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
-    """Moves a finding about a converted service to the user's document, in its system's terms."""
+    """Move a finding about a converted service to the user's document, in its system's terms."""
     origin, moved = origins.locate(finding)
     words = importer.words.get(finding.rule)
     return origin, moved if words is None else replace(moved, message=words, converted=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,10 @@ def parse(text: Text) -> ParsedText:
             manifests += items
             notes += [] if wrong is None else [wrong]
     except UnreadableError as problem:
-        notes.append(rejected_input(text.file, problem.rule, str(problem)))
+        rejected = rejected_input(text.file, problem.rule, str(problem))
+        notes.append(
+            replace(rejected, origin=Origin(text.file, line=problem.line if text.file else None))
+        )
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
         notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
@@ -112,7 +115,7 @@ def parse(text: Text) -> ParsedText:
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Loads the documents of several texts as those of one input, which may refer to each other.
+    """Load the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that became none; for
     `allow_lossy` see `read_all`.

@@ -81,7 +81,7 @@ class Importer:
         return frozenset(version.partition("/")[0] for version in versions)
 
     def convert(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-        """Converts the documents of one input."""
+        """Convert the documents of one input."""
         conversion: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
         return conversion
 

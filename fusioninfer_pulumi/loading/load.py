@@ -35,7 +35,7 @@ def load(
     *,
     allow_lossy: bool = False,
 ) -> list[InferenceServiceArgs]:
-    """Reads the services of manifest files, or of a manifest that is a mapping already.
+    """Read the services of manifest files, or of a manifest that is a mapping already.
 
     Besides InferenceServices it takes Kthena's ModelServings, Modelplane's ModelDeployments and
     KServe's LLMInferenceServices, together with what stands beside them in the same input:
@@ -68,7 +68,7 @@ def load(
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
-    """Reads the services of a manifest text.
+    """Read the services of a manifest text.
 
     Args:
         text: YAML or JSON, one or several documents.
@@ -84,7 +84,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
 
 
 def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Loads a text of one or several documents, without raising for what is wrong with it.
+    """Load a text of one or several documents, without raising for what is wrong with it.
 
     There is at least one reading: an input without any document is refused as empty. For
     `allow_lossy` see `read_all`.
@@ -147,7 +147,7 @@ Inventory = (
 
 
 def load_inventory(source: Inventory) -> InventoryArgs:
-    """Reads the node pools of a cluster.
+    """Read the node pools of a cluster.
 
     Args:
         source: Path of a YAML or JSON file with one `NodePoolInventory`, or its fields

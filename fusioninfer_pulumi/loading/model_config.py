@@ -19,11 +19,11 @@ _MOST_BYTES = 4 * 2**20
 
 
 class ModelConfigError(ValueError):
-    """Why a file is no model's config; the text is a sentence about it."""
+    """The file is not a model's config; the message says why."""
 
 
 def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
-    """Reads a model's config.
+    """Read a model's config.
 
     Args:
         name: Path of the file.

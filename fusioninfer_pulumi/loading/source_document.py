@@ -136,7 +136,7 @@ class Origins:
         return frozenset({self.main, *self.sources, *fields})
 
     def locate(self, finding: Finding) -> tuple[Origin, Finding]:
-        """Moves a finding about the service to the user's document.
+        """Move a finding about the service to the user's document.
 
         Returns:
             The document, and the finding at the user's field. Where a field of the service

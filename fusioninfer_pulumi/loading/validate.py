@@ -57,7 +57,7 @@ class Document:
 
 
 def validate_document(raw: Any) -> Document:
-    """Validates one document, which is accepted or refused."""
+    """Validate one document, which is accepted or refused."""
     if not isinstance(raw, Mapping):
         return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw, KIND)
@@ -77,7 +77,7 @@ def _refused(findings: Sequence[Finding]) -> Document:
 
 
 def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
-    """What is wrong in pod templates, and between the fields of roles and of a model."""
+    """Yield findings about pod templates, and about roles and models whose fields are all valid."""
     wrong = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)
@@ -105,7 +105,7 @@ def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterat
 
 
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
-    """What is wrong with apiVersion and kind: then the other fields mean nothing."""
+    """Return findings about apiVersion and kind; with any, other fields are not checked."""
     problems = []
     for key, wanted, rule in (
         ("apiVersion", API_VERSION, WRONG_KIND),
@@ -126,7 +126,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 
 
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
-    """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
+    """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
     `name` is that of the service where the mapping has none. Findings name the mapping's fields.
     """
@@ -176,7 +176,7 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
 def plan_document(
     document: Document, name: str | None = None
 ) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
-    """Plans a document.
+    """Plan a document.
 
     Args:
         document: The document.

@@ -106,7 +106,7 @@ _Loader.add_constructor(None, _unsupported)
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Yields each document of a YAML text as plain Python values; empty ones are left out.
+    """Yield each document of a YAML text as plain Python values; empty ones are left out.
 
     Raises:
         UnreadableError: The text is no YAML, uses tags that JSON does not have, repeats a key, or
@@ -160,7 +160,7 @@ def nodes(text: str) -> list[yaml.Node]:
 
 
 def _measure(text: str) -> None:
-    """Refuses a text that is absurd by itself, before anything is built from it.
+    """Reject a text that is absurd by itself, before anything is built from it.
 
     Nodes take hundreds of bytes for a character of text, and libyaml's composer, which is
     recursive C code, ends the process where the text is deep enough.
@@ -185,7 +185,7 @@ def _measure(text: str) -> None:
 
 
 def _check(root: yaml.Node) -> None:
-    """Refuses a document that aliases make too large or too deep, or that would lose a key."""
+    """Reject a document that aliases make too large or too deep, or that would lose a key."""
     # Values in a node and levels below it, with every alias written out.
     known: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
@@ -223,7 +223,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
         if not isinstance(key, yaml.ScalarNode):
             raise _at(key, WRONG_TYPE, "a key must be a plain string")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
-            raise _at(key, DUPLICATE_KEY, f'key "{key.value}" stands twice in one mapping')
+            raise _at(key, DUPLICATE_KEY, f'key "{key.value}" is duplicated')
         seen.add(key.value)
 
 

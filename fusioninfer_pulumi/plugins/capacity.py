@@ -81,7 +81,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan as RolePlan
 
 
 def print_service(manifest: Mapping[str, Any], output: str) -> None:
-    """Prints a manifest as `yaml`, or as a Pulumi program (`python`)."""
+    """Print a manifest as `yaml`, or as a Pulumi program (`python`)."""
     # Imported here: a check of memory prints nothing.
     from fusioninfer_pulumi.cli.printing import print_objects  # noqa: PLC0415  # see above
     from fusioninfer_pulumi.cli.python_program import python_program  # noqa: PLC0415  # see above
@@ -93,7 +93,7 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
 
 
 def print_text(parts: Iterable[Any]) -> None:
-    """Prints lines and tables, as rich has them, to standard output."""
+    """Print lines and tables, as rich has them, to standard output."""
     # Imported here, as above.
     from fusioninfer_pulumi.cli.terminal import console  # noqa: PLC0415  # see above
 
@@ -103,7 +103,7 @@ def print_text(parts: Iterable[Any]) -> None:
 
 
 def working(text: str) -> AbstractContextManager[None]:
-    """Shows on a terminal what takes its time."""
+    """Show on a terminal what takes its time."""
     from fusioninfer_pulumi.cli import printing  # noqa: PLC0415  # as above
 
     return printing.working(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import InvalidServiceError, closest_name, error
+from fusioninfer_pulumi.rules.common import UNKNOWN_KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,6 +65,7 @@ def model_service(
         InvalidServiceError: A field is wrong; every problem is listed.
     """
     fields: dict[str, Any] = dict(more)
+    _check_names(fields)
     role = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
     if accelerator is not None:
         role["accelerator"] = accelerator
@@ -82,6 +86,20 @@ def model_service(
     if engine is not None:
         fields["engine"] = {"version": engine} if isinstance(engine, str) else engine
     return InferenceServiceArgs(model=model, roles=roles, **fields)  # type: ignore[arg-type]  # checked when it is validated
+
+
+def _check_names(fields: Mapping[str, Any]) -> None:
+    """Rejects fields that are neither the service's nor its roles'."""
+    own = {"model", "roles"}
+    parameters = set(inspect.signature(model_service).parameters) - {"more"}
+    known = {*parameters, *ROLE_FIELDS, *InferenceServiceArgs.model_fields} - own
+    findings = []
+    for name in sorted(set(fields) - known):
+        meant = closest_name(name, known)
+        hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(sorted(known))}"
+        findings.append(error(UNKNOWN_KEY, (name,), f"unknown field; {hint}"))
+    if findings:
+        raise InvalidServiceError(findings, "model_service")
 
 
 def _router(router: RoleArgs | Mapping[str, Any] | None) -> Any:

@@ -93,7 +93,7 @@ class KindSchema:
     def nodes(
         self, schema: Schema, value: Any, at: Location = ()
     ) -> Iterator[tuple[Location, Schema, Any]]:
-        """Yields every mapping and list in a value, with its location and schema."""
+        """Yield every mapping and list in a value, with its location and schema."""
         if isinstance(value, Mapping):
             yield at, schema, value
             for key, item in value.items():
@@ -109,14 +109,14 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Returns the constraints of API validation on single fields of pod templates."""
+    """Return the constraints of API validation on single fields of pod templates."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 
 
 @functools.cache
 def kind_schema(api_version: str, kind: str) -> KindSchema | None:
-    """Returns the schema of a kind, None where there is none."""
+    """Return the schema of a kind, None where there is none."""
     file = _DATA / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None
@@ -124,7 +124,7 @@ def kind_schema(api_version: str, kind: str) -> KindSchema | None:
 
 
 def part_schema(part: Part) -> KindSchema:
-    """Returns the schema of the kind that a part belongs to; it has to be there."""
+    """Return the schema of the kind that a part belongs to; it has to be there."""
     schema = kind_schema(part.api_version, part.kind)
     assert schema is not None, f"no schema of {part.kind}"
     return schema

@@ -71,7 +71,7 @@ MAX_DEPTH = 100
 
 
 def normalize_part(value: Any, part: Part) -> Any:
-    """Returns a copy without fields that are null, and with fractional quantities as strings.
+    """Return a copy without fields that are null, and with fractional quantities as strings.
 
     A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and refuses a
     null, which a pod reads as a field that is not set.
@@ -105,7 +105,7 @@ def _quantity(value: float) -> Any:
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    """What does not fit the schema of an object's kind; nothing where there is no schema.
+    """Return findings about an object that violates the schema of its kind; none without a schema.
 
     Locations are relative to the object.
     """
@@ -114,7 +114,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
-    """What API validation rejects in single fields of a pod template that fits its schema."""
+    """Return findings about single fields of a pod template that API validation rejects."""
     return _findings(pod_template_rules(), (), _set_fields(template))
 
 
@@ -126,13 +126,12 @@ def _set_fields(value: Any) -> Any:
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
+    """Return findings about a part of an object that violates its schema, after normalization."""
     problems = _findings(part_schema(part), part.path, normalize_part(value, part))
     return [problem.at(*at, *problem.location[len(part.path) :]) for problem in problems]
 
 
 def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
-    """What does not fit in the part at a path, in the order of the value."""
     unknown: set[str] = set()
     checked = _known(value, unknown)
     whole = checked
@@ -152,17 +151,13 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         elif isinstance(part_value, Mapping):
             problems += _experimental(at, node, part_value)
             problems += _absurd(schema, at, node, part_value)
-    return (
-        sorted(problems, key=lambda finding: _order(whole, finding.location))
-        if problems
-        else problems
-    )
+    return problems
 
 
 def _absurd(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Refuses quantities that have the form of one and no meaning, such as a hundred digits."""
+    """Reject quantities that have the form of one and no meaning, such as a hundred digits."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
@@ -297,7 +292,7 @@ def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
 def _same_keys(
     schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
 ) -> Iterator[Finding]:
-    """Yields an error for each item whose keys are those of an earlier one."""
+    """Yield an error for each item whose keys are those of an earlier one."""
     fields = schema.below(part, 0)
     first: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -322,7 +317,7 @@ def _same_keys(
 
 
 def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warns of fields that only the experimental channel of the Gateway API has."""
+    """Warn of fields that only the experimental channel of the Gateway API has."""
     fields = schema.get("properties", {})
     for key in value:
         if "x-experimental" in fields.get(key, ()):
@@ -331,17 +326,3 @@ def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Ite
                 (*at, key),
                 "needs the experimental channel of the Gateway API; the standard one refuses it",
             )
-
-
-def _order(value: Any, location: Location) -> list[int]:
-    """Where a location stands in a value: fields that are missing come last."""
-    places = []
-    for key in location:
-        if isinstance(key, int):
-            places.append(key)
-            value = value[key] if isinstance(value, list) and key < len(value) else None
-        else:
-            keys = list(value) if isinstance(value, dict) else []
-            places.append(keys.index(key) if key in keys else len(keys))
-            value = value.get(key) if isinstance(value, dict) else None
-    return places

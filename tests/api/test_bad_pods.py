@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ill_pods import CONTAINERS, NEVER_PLACED, PODS, TAKEN
-from samples import container, pod, problems, role, service, template
+from samples import container, pod, problems
 
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
@@ -15,112 +15,6 @@ GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
 
 def gpus(amount: Any) -> dict[str, Any]:
     return pod(container(resources={"limits": {"nvidia.com/gpu": amount}}))
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        (service(role(template="x")), ['roles[0].template: must be a mapping, got "x"']),
-        (service(role(template={})), ["roles[0].template.spec: is required: a mapping"]),
-        (
-            service(role(template={**template(), "kind": "Pod"})),
-            ["roles[0].template.kind: unknown key; allowed: metadata, spec"],
-        ),
-        (service(role(template={"spec": {}})), [f"{POD}.containers: is required: a list"]),
-        (
-            service(role(template={"spec": {"containers": []}})),
-            [f"{POD}.containers: must hold at least one container"],
-        ),
-        (pod("a"), [f'{SERVING}: must be a mapping, got "a"']),
-        (
-            pod({}),
-            [
-                f"{SERVING}.name: is required: a string",
-            ],
-        ),
-        (
-            pod(container(image="a b")),
-            [
-                (
-                    f"{SERVING}.image: must be REPOSITORY:TAG in lower case, without https:// and "
-                    'blanks, got "a b"'
-                )
-            ],
-        ),
-        (
-            pod(container(), container()),
-            [f'{POD}.containers[1].name: "vllm" is in containers[0], too; remove one of them'],
-        ),
-        (
-            pod(container(), initContainers=[container(restartPolicy="Always")]),
-            [f'{POD}.initContainers[0].name: "vllm" names two containers of the pod'],
-        ),
-        (
-            pod(container(args="--model m")),
-            [f'{SERVING}.args: must be a list of strings, got "--model m"'],
-        ),
-        (
-            pod(container(args=["--tp", 8])),
-            [f"{SERVING}.args[1]: must be a string, got 8; quote it in YAML"],
-        ),
-        (
-            pod(container(env=[{"name": "A", "value": 1}, {"value": "x"}])),
-            [
-                f"{SERVING}.env[0].value: must be a string, got 1; quote it in YAML",
-                f"{SERVING}.env[1].name: is required: a string",
-            ],
-        ),
-        (
-            pod(container(ports=[{"containerPort": "80"}, {"containerPort": 0}, {"name": "x"}])),
-            [
-                f'{SERVING}.ports[0].containerPort: must be an integer, got "80"',
-                f"{SERVING}.ports[2].containerPort: is required: an integer",
-            ],
-        ),
-        (
-            pod(restartPolicy="OnFailure"),
-            [f'{POD}.restartPolicy: must be one of Always, got "OnFailure"'],
-        ),
-        (
-            pod(metadata={"name": "x"}),
-            [
-                (
-                    "roles[0].template.metadata.name: has no effect on pods; allowed: labels, "
-                    "annotations"
-                )
-            ],
-        ),
-        (
-            pod(metadata={"labels": {"fusioninfer.io/service": "x", "fusioninfer.io/own": "x"}}),
-            [
-                (
-                    "roles[0].template.metadata.labels[fusioninfer.io/service]: is set by "
-                    "fusioninfer-pulumi; remove it"
-                )
-            ],
-        ),
-        (
-            pod(metadata={"labels": {"leaderworkerset.sigs.k8s.io/worker-index": "0"}}),
-            [
-                (
-                    "roles[0].template.metadata.labels[leaderworkerset.sigs.k8s.io/worker-index]: "
-                    "is set by LeaderWorkerSet; remove it"
-                )
-            ],
-        ),
-        (
-            pod(metadata={"labels": {"a": "has space"}, "annotations": {"b": 1}}),
-            [
-                (
-                    "roles[0].template.metadata.annotations.b: must be a string, got 1; "
-                    "quote it in YAML"
-                ),
-            ],
-        ),
-    ],
-)
-def test_pod_templates_hold_what_kubernetes_takes(manifest: Any, expected: list[str]) -> None:
-    assert problems(manifest) == expected
 
 
 @pytest.mark.parametrize(

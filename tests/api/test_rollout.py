@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,29 +44,6 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, rest: int) -
 
 
 _NEEDS_SURGE = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("timeout", "0s", 'must be a duration above 0 such as 90s, 10m or 1h30m, got "0s"'),
-        ("timeout", 90, "must be a duration above 0 such as 90s, 10m or 1h30m, got 90"),
-        ("maxUnavailable", -1, _COUNT := "must be a count of at least 0 or a percentage from 1% "
-         "to 100%, got -1"),
-        ("maxSurge", -1, _COUNT),
-        ("maxUnavailable", 0, _NEEDS_SURGE),
-        ("maxUnavailable", True, _COUNT[:-2] + "true"),
-        ("maxUnavailable", "0%", _COUNT[:-2] + '"0%"'),
-        ("maxUnavailable", "101%", _COUNT[:-2] + '"101%"'),
-        ("maxUnavailable", "2", _COUNT[:-2] + '"2"'),
-        ("partition", -1, "must be at least 0, got -1"),
-        ("strategy", "Blue", 'must be one of Rolling, AllAtOnce, Recreate, got "Blue"'),
-    ],
-)  # fmt: skip
-def test_bad_values_are_refused_in_service_and_role(field: str, value: Any, message: str) -> None:
-    assert problems(service(rollout={field: value})) == [f"rollout.{field}: {message}"]
-    inner = problems(service(role(rollout={field: value})))
-    assert inner == [f"roles[0].rollout.{field}: {message}"]
 
 
 def test_the_order_of_roles_belongs_to_the_service() -> None:

@@ -82,7 +82,7 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
         ),
         (
             service(role(startup={"timeout": "1m", "modelSize": "1Gi"})),
-            "roles[0].startup: give timeout or modelSize, not both",
+            "roles[0].startup: timeout conflicts with modelSize; remove one of them",
         ),
         (
             service(role(startup={"modelSize": "big"})),

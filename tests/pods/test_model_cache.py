@@ -110,7 +110,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         cached({"claimName": "x"}, "pvc://m"),
-        ["model.cache: has nothing to keep: pvc:// is mounted as it is; remove it"],
+        ["model.cache: has no effect: pvc:// is mounted directly; remove it"],
     ),
     (
         cached({"claimName": "x"}, "s3://b/k"),

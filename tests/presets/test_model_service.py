@@ -93,3 +93,13 @@ def test_type_checkers_know_the_further_fields() -> None:
     service = set(InferenceServiceArgs.model_fields) - {"model", "roles", "engine"}
     assert set(known) == {*ROLE_FIELDS, *service}
     assert not service & set(ROLE_FIELDS)
+
+
+def test_unknown_field_suggests_the_name_in_python() -> None:
+    with pytest.raises(InvalidServiceError) as refused:
+        model_service("Qwen/Qwen3-8B", accelerator="H100", replica=3, zebra=1)
+    first, second = map(str, refused.value.findings)
+    assert first == "replica: unknown field; did you mean replicas?"
+    assert {"prefill_replicas", "kv_transfer", "pod_labels"} <= set(
+        second.split("allowed: ")[1].split(", ")
+    )

@@ -91,12 +91,6 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         rewriting({"targets": [{"model": "m"}]}, {"targets": [{"model": "m"}]}),
         f"{AT}[1]: has no models, and neither has another one; name them",
     ),
-    "a target twice": (
-        rewriting(
-            {"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "m", "weight": 2}]}
-        ),
-        f'{AT}[0].targets[1].model: "m" is a target already; add the weights up',
-    ),
     "a weight that is missing": (
         rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "n"}]}),
         f"{AT}[0].targets[1].weight: is required where there are several targets",

@@ -170,7 +170,10 @@ def test_role_that_could_not_be_read_is_not_missed() -> None:
     manifest = pair(strategy="pd-disaggregation")
     manifest["spec"]["roles"][2]["componentType"] = "decode"
     assert problems(manifest) == [
-        ('roles[2].componentType: must be one of router, prefiller, decoder, worker, got "decode"')
+        (
+            "roles[2].componentType: must be one of router, prefiller, decoder, worker, got "
+            '"decode"; did you mean decoder?'
+        )
     ]
 
 

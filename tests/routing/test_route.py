@@ -255,7 +255,6 @@ def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     ("manifest", "wanted"),
     [
         (split(("new", 60), ("old", 50)), "split: gives away 110 percent of the requests"),
-        (split(("new", 6), ("new", 5)), 'split[1].service: "new" has a share already'),
         (split(("new", 101)), "split[0].weight: "),
         (split(("N!", 5)), "split[0].service: "),
         (
@@ -332,10 +331,6 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: belongs to a route"),
     "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
-    "twice": (
-        {"httproute": {"refs": [{"name": "a"}, {"name": "a"}]}},
-        f'{AT}.refs[1].name: "a" is named twice',
-    ),
     "a Gateway": (
         {"httproute": NEAR, "gateway": {}},
         "roles[0].gateway: would be a Gateway without a route (httproute.refs)",

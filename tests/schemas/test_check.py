@@ -28,38 +28,6 @@ def said(value: Any, part: Part) -> list[str]:
     return [str(finding) for finding in part_findings(("x",), value, part)]
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (pod(container(resuorces={})),
-         f"{SERVING}.resuorces: unknown key, did you mean resources?"),
-        (pod(container(resources={"limit": {}})),
-         f"{SERVING}.resources.limit: unknown key, did you mean limits?"),
-        (pod(container(resources={"nvidia.com/gpu": 8})),
-         f"{SERVING}.resources[nvidia.com/gpu]: unknown key; allowed: claims, limits, requests"),
-        (pod(container(), nodeselector={}),
-         f"{POD}.nodeselector: unknown key, did you mean nodeSelector?"),
-        (pod(container(), qqq=1), f"{POD}.qqq: unknown key; Kubernetes has no such field"),
-        (pod(container(env=[{"name": "A", "valueFrom": {"secretRef": {}}}])),
-         f"{SERVING}.env[0].valueFrom.secretRef: unknown key, did you mean secretKeyRef?"),
-        (pod(container(env=[{"name": "A"}, {"name": "A", "value": "b"}])),
-         f'{SERVING}.env[1].name: "A" is in env[0], too; remove one of them'),
-        (pod(container(readinessProbe={"periodSeconds": 2**31})),
-         f"{SERVING}.readinessProbe.periodSeconds: must be at most 2147483647, got 2147483648"),
-        (pod(container(), terminationGracePeriodSeconds=30.0),
-         f"{POD}.terminationGracePeriodSeconds: must be an integer, got 30.0"),
-        (pod(container(), affinity={"nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {}}}),
-         (f"{POD}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
-         "nodeSelectorTerms: is required: a list")),
-        (pod(container(), dnsConfig={"nameservers": "1.1.1.1"}),
-         f'{POD}.dnsConfig.nameservers: must be a list of strings, got "1.1.1.1"'),
-    ],
-)  # fmt: skip
-def test_a_pod_template_fits_its_schema_at_any_depth(given: Any, told: str) -> None:
-    assert problems(given) == [told]
-
-
 #: Models of the official client, which may be newer or older than the schemas.
 MODELS = {
     "V1PodSpec": (),
@@ -146,14 +114,6 @@ def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
     value = {"spec": {"containers": {"a": output("x")}}}
     (told,) = said(value, POD_TEMPLATE)
     assert told == "x.spec.containers: must be a list, got a dict"
-
-
-def test_findings_come_in_the_order_of_the_text() -> None:
-    value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
-    assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
-        "x.spec.hostNetwork", "x.spec.containers[0].image", "x.spec.containers[0].name",
-        "x.spec.qqq",
-    ]  # fmt: skip
 
 
 def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:

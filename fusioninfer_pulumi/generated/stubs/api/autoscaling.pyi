@@ -21,13 +21,13 @@ from fusioninfer_pulumi.generated import dicts
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 class AutoscalingEngine(str, enum.Enum):
-    """Who scales."""
+    """Autoscaler of a role."""
 
     HPA = "HPA"
     KEDA = "KEDA"
 
 class AutoscalingTarget(str, enum.Enum):
-    """What the replicas are for: it decides which metrics they follow, and to which values."""
+    """Goal of autoscaling, which determines metrics and target values."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"
@@ -49,7 +49,7 @@ class AutoscalingMetricArgs(SpecModel):
     "`HPA`: `Pods` (default) or `External`."
     selector: LabelMap = Field(default_factory=dict)
     "`HPA`: labels of the metric's series."
-    query: str | None = Field(default=None, min_length=1)
+    query: str | None = Field(default=None, min_length=1, max_length=10000)
     "`KEDA`: the PromQL query; its result is divided by the replicas."
     target: Quantity
     "Value for one replica, such as `5`: above it there will be more of them."

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class StartupArgs(SpecModel):
-    """How long an engine may take to load its model: a startup probe on its health path."""
+    """Startup probe of the engine: how long it may load its model."""
 
     def __init__(self, **fields: Unpack[dicts.StartupArgsDict]) -> None: ...
     timeout: Duration | None = None
@@ -28,7 +28,7 @@ class StartupArgs(SpecModel):
     def _one_of_both(self) -> StartupArgs: ...
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """What the scheduler does with a pod that would not be spread."""
+    """The scheduler's choice when a pod violates the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"
     DO_NOT_SCHEDULE = "DoNotSchedule"

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.generated import dicts
 INVENTORY_KIND = "NodePoolInventory"
 
 class TaintEffect(str, enum.Enum):
-    """What a taint does to pods that do not tolerate it."""
+    """Effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -41,7 +41,7 @@ class TaintArgs(SpecModel):
     "`NoSchedule`, `PreferNoSchedule` or `NoExecute`."
 
 class DeviceArgs(SpecModel):
-    """What the accelerators of a pool are."""
+    """Accelerators of a pool."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
     memory: Bytes | None = None
@@ -129,7 +129,7 @@ AnyOf = Annotated[
 ]
 
 class DeviceRequirementArgs(SpecModel):
-    """What each accelerator of a role has to be."""
+    """Requirements for each accelerator of a role."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
     attributes: dict[Text, AnyOf] = Field(default_factory=dict)
@@ -147,7 +147,7 @@ class RolePlacementArgs(SpecModel):
     "What each accelerator has to be; by default anything."
 
 class ServicePlacementArgs(SpecModel):
-    """How the roles of a service are placed in relation to each other."""
+    """Placement of a service's roles relative to each other."""
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
     colocate: Text | None = None

@@ -24,7 +24,7 @@ _Folder = Annotated[
 ]
 
 class EvictionPolicy(str, enum.Enum):
-    """What leaves the host memory first when it is full."""
+    """Eviction policy of the host memory."""
 
     LRU = "lru"
     ARC = "arc"

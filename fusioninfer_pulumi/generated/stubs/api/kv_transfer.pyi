@@ -119,7 +119,7 @@ class KvTransferArgs(SpecModel):
     "Decoders only: the sidecar."
 
 class KvEventsArgs(SpecModel):
-    """What the engine publishes about its KV cache, for an endpoint picker that scores by it.
+    """Events about the engine's KV cache, for an endpoint picker that scores by them.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """

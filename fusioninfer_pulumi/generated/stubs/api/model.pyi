@@ -47,7 +47,7 @@ RelativePath = Annotated[
 ]
 
 class Fetch(str, enum.Enum):
-    """Who brings a model's files into a pod."""
+    """The component that downloads a model's files into a pod."""
 
     ENGINE = "Engine"
     INIT_CONTAINER = "InitContainer"
@@ -70,7 +70,7 @@ class SecretKeyArgs(SpecModel):
     "Key that holds the value."
 
 class S3Args(SpecModel):
-    """How a bucket is reached."""
+    """Access to an S3 bucket."""
 
     def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
     secret_name: NameOrOutput | None = None
@@ -203,7 +203,7 @@ class ModelArgs(SpecModel):
 
 URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 _PART = "(?![\\w.-]*(?:--|\\.\\.|\\.git(?![\\w.-])))\\w(?:[\\w.-]*\\w)?"
-_REPO = re.compile(f"({_PART}/{_PART})(?:[@:]([\\w./-]+))?", re.ASCII)
+_REPO = re.compile(f"({_PART}(?:/{_PART})?)(?:[@:]([\\w./-]+))?", re.ASCII)
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _CLAIM = re.compile(f"({_LABEL}(?:\\.{_LABEL})*)(?:/(.*))?")
 _BUCKET = re.compile(f"(?=[^/]{{1,63}}/)({_LABEL}(?:\\.{_LABEL})*)/([^/\\s]\\S*)")

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import LabelMap, Text, TextOrOutput, WebAddress
+from fusioninfer_pulumi.api.field_types import (
+    AlertLabelMap,
+    LabelMap,
+    Text,
+    TextOrOutput,
+    WebAddress,
+)
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.generated import dicts
@@ -36,7 +42,7 @@ class AlertsArgs(SpecModel):
     """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
 
     def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
-    labels: LabelMap = Field(default_factory=dict)
+    labels: AlertLabelMap = Field(default_factory=dict)
     "Labels of every alert, by which Alertmanager may route it, such as `team: search`."
     runbook: WebAddress | None = None
     "Page with a section for each alert, linked from its `runbook_url`; by default that of\n    fusioninfer-pulumi's documentation."

@@ -36,7 +36,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class ComponentType(str, enum.Enum):
-    """What a role does in the service."""
+    """Function of a role in the service."""
 
     ROUTER = "router"
     PREFILLER = "prefiller"
@@ -44,7 +44,7 @@ class ComponentType(str, enum.Enum):
     WORKER = "worker"
 
 class Launcher(str, enum.Enum):
-    """How the pods of a multi-node replica find each other."""
+    """Launcher of multi-node replicas."""
 
     RAY = "ray"
     MULTIPROCESSING = "multiprocessing"
@@ -52,7 +52,7 @@ class Launcher(str, enum.Enum):
     NONE = "none"
 
 class RestartPolicy(str, enum.Enum):
-    """What LeaderWorkerSet does with a group when one of its pods restarts."""
+    """LeaderWorkerSet's reaction when one pod of a group restarts."""
 
     RECREATE_GROUP_ON_POD_RESTART = "RecreateGroupOnPodRestart"
     RECREATE_GROUP_AFTER_START = "RecreateGroupAfterStart"
@@ -65,7 +65,7 @@ class StartupPolicy(str, enum.Enum):
     LEADER_READY = "LeaderReady"
 
 class PodEnvironment(str, enum.Enum):
-    """Whose variables the containers of a role expect."""
+    """System whose environment variables the containers of a role expect."""
 
     KTHENA = "Kthena"
 
@@ -82,7 +82,7 @@ class SubGroupPolicyType(str, enum.Enum):
     LEADER_EXCLUDED = "LeaderExcluded"
 
 class Strategy(str, enum.Enum):
-    """What the endpoint picker balances by."""
+    """Load-balancing strategy of the endpoint picker."""
 
     PREFIX_CACHE = "prefix-cache"
     KV_CACHE_UTILIZATION = "kv-cache-utilization"

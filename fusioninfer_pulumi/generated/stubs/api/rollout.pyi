@@ -24,7 +24,7 @@ class Layout(str, enum.Enum):
     def replica_label(self) -> str: ...
 
 class RolloutStrategy(str, enum.Enum):
-    """How replicas of a role change to a new pod template."""
+    """Order in which replicas of a role change to a new pod template."""
 
     ROLLING = "Rolling"
     ALL_AT_ONCE = "AllAtOnce"
@@ -37,13 +37,13 @@ class RoleOrder(str, enum.Enum):
     SEQUENTIAL = "Sequential"
 
 class RolloutLevel(str, enum.Enum):
-    """What `maxUnavailable` and `partition` count."""
+    """Unit of `maxUnavailable` and `partition`."""
 
     ROLE = "Role"
     GROUP = "Group"
 
 class WaitLevel(str, enum.Enum):
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     NONE = "None"
     SCHEDULED = "Scheduled"
@@ -62,7 +62,7 @@ Duration = Annotated[
 ]
 
 class RoleRolloutArgs(SpecModel):
-    """How one role is updated; what is left out is as in the service's `rollout`."""
+    """Update of one role; fields default to those of the service's `rollout`."""
 
     def __init__(self, **fields: Unpack[dicts.RoleRolloutArgsDict]) -> None: ...
     strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
@@ -77,7 +77,7 @@ class RoleRolloutArgs(SpecModel):
     "How long one replica may take to become available in its new form before the update fails\n    and halts, such as `90s` or `1h30m`; 45m by default."
 
 class RolloutArgs(RoleRolloutArgs):
-    """How the service is updated; a role may override all but `roleOrder` and `level`."""
+    """Update of the service; a role may override all but `roleOrder` and `level`."""
 
     def __init__(self, **fields: Unpack[dicts.RolloutArgsDict]) -> None: ...
     role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
@@ -86,7 +86,7 @@ class RolloutArgs(RoleRolloutArgs):
     "`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;\n    `maxUnavailable` and `partition` then count groups."
 
 class WaitArgs(SpecModel):
-    """What an update waits for before it returns."""
+    """Condition for which an update waits before it returns."""
 
     def __init__(self, **fields: Unpack[dicts.WaitArgsDict]) -> None: ...
     level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE

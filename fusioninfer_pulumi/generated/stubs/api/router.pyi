@@ -25,13 +25,13 @@ PICKER_CONTAINER = "epp"
 MAX_CHARACTERS = 2**31 - 1
 
 class FailureMode(str, enum.Enum):
-    """What a gateway does with requests while the endpoint picker does not answer."""
+    """Behavior of a gateway while the endpoint picker does not answer."""
 
     FAIL_OPEN = "FailOpen"
     FAIL_CLOSE = "FailClose"
 
 class MetricsMode(str, enum.Enum):
-    """Who may read the endpoint picker's metrics."""
+    """Access to the endpoint picker's metrics."""
 
     OFF = "Off"
     AUTHENTICATED = "Authenticated"
@@ -97,7 +97,7 @@ class PoolArgs(SpecModel):
     "Pulumi's `retainOnDelete`: the pool stays in the cluster when the service goes."
 
 class NetworkPolicyArgs(SpecModel):
-    """Who reaches the service's pods; everybody else is shut out.
+    """NetworkPolicies that restrict access to the service's pods.
 
     By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
     """

@@ -20,7 +20,7 @@ class GangMode(str, enum.Enum):
     OFF = "Off"
 
 class GangBackend(str, enum.Enum):
-    """What starts pods together."""
+    """Gang-scheduling backend."""
 
     VOLCANO = "Volcano"
     KUEUE = "Kueue"
@@ -33,13 +33,13 @@ class RequiredReplicas(str, enum.Enum):
     LOWEST_ORDINALS = "LowestOrdinals"
 
 class NetworkTopologyMode(str, enum.Enum):
-    """Whether pods may be placed where the network topology does not want them."""
+    """Whether the network topology is a requirement or a preference."""
 
     HARD = "hard"
     SOFT = "soft"
 
 class NetworkTopologyRuleArgs(SpecModel):
-    """How far apart in the network pods may be placed."""
+    """Maximum network distance between pods."""
 
     def __init__(self, **fields: Unpack[dicts.NetworkTopologyRuleArgsDict]) -> None: ...
     mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
@@ -57,7 +57,7 @@ class NetworkTopologyArgs(SpecModel):
     "For the pods of each replica of a role; the PodGroup then has the form of\n    `subGroupPolicy`."
 
 class GangPolicyArgs(SpecModel):
-    """What must be placed together before any of it starts."""
+    """Gang scheduling of the service's pods."""
 
     def __init__(self, **fields: Unpack[dicts.GangPolicyArgsDict]) -> None: ...
     mode: OnOff[GangMode] = GangMode.AUTO
