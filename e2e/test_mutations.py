@@ -100,7 +100,7 @@ class Outcome:
         accepted: Those that `check --server` accepts.
         offline: Those that `check` accepts.
         rejected: Those that rules about finished pods alone refuse.
-        refusals: What the API server refuses of the accepted ones, by class.
+        refusals: What the API server rejects of the accepted ones, by class.
         taken: Ones that were rejected offline or by `--server`, and that the API server takes.
     """
 

@@ -232,7 +232,7 @@ def test_a_gang_does_not_wait_for_pods_without_requests(
     spec["containers"][0]["resources"] = resources
     spec["nodeSelector"] = {"no": "such-node"}
     if not resources:
-        warned_of(loose, "no container asks for any resource")
+        warned_of(loose, "no container requests resources")
     cluster.add_nodes(10)
     service = LiveService(cluster, namespace, loose)
     service.apply()

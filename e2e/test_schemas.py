@@ -35,7 +35,7 @@ def test_the_schemas_are_those_of_the_pinned_modules() -> None:
 
 
 def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
-    """Why the API server refuses an object of the Gateway API, None if it takes it."""
+    """Why the API server rejects an object of the Gateway API, None if it takes it."""
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert errors(object_findings(manifest)) == []

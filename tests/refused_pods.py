@@ -153,7 +153,7 @@ REFUSED: list[Case] = [
     ("name-not-found", resources(claims=[{"name": "c"}]), f"{_R}.claims[0].name"),
 ]  # fmt: skip
 
-#: Those that only the API server refuses, with the field that it names.
+#: Those that only the API server rejects, with the field that it names.
 REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
     (starting(readinessProbe=_TCP), "spec.initContainers[0].readinessProbe"),
     (probe(successThreshold=2, **_TCP), f"{_C}.livenessProbe.successThreshold"),

@@ -59,8 +59,7 @@ def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
     (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
     assert "gang unschedulable" in group
     assert (
-        "8 nvidia.com/gpu are missing: 4 pods of 8 wait for a node, 24 are free, "
-        "at most 8 on one node"
+        "8 nvidia.com/gpu are missing: 4 pods need 8 each; 24 are free, at most 8 on one node"
     ) in lines
 
 
@@ -100,7 +99,7 @@ def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None
     )
     told = stack.up().assert_fine()
     unread = f"leaderworkersets in {namespace}: 403 Forbidden"
-    assert f"whether replicas are available was not checked: {unread}" in told.text
+    assert f"availability of replicas was not checked: {unread}" in told.text
     cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60, "replicas")
     before = pods(cluster, namespace)
     stack.write(service(namespace, role(tag="2"), **SHORT))

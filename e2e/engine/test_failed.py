@@ -108,7 +108,7 @@ def test_pods_that_fail_later(cluster: Cluster, namespace: str, project: Make) -
         encoding="utf-8",
     )
     told = stack.up().assert_fine()
-    assert f"whether replicas fail was not read: pods in {namespace}: 403 Forbidden" in told.text
+    assert f"failures of replicas were not read: pods in {namespace}: 403 Forbidden" in told.text
     assert (phases(stack), failed(stack)[0]) == ({"serve": "Deploying"}, "False")
     program.write_text(text, encoding="utf-8")
     stack.up().assert_fine()

@@ -210,7 +210,7 @@ def test_a_partition_keeps_replicas_out(
     written(stack, namespace, AFTER["decoder"], **{**VERY_SHORT, "rollout": held})
     told = stack.run("preview")
     assert told.status != 0
-    assert "rollout.partition: holds back replicas that the gang counts on" in told.text
+    assert "rollout.partition: holds back replicas that the gang needs" in told.text
     assert pods(cluster, namespace) == before
     program = stack.folder / "__main__.py"
     program.write_text(UNCHECKED + program.read_text(encoding="utf-8"), encoding="utf-8")

@@ -82,7 +82,7 @@ def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Ma
         for word in ("preview", "up"):
             told = stack.run(word, *(("--yes", "--skip-preview") if word == "up" else ()))
             assert told.status != 0
-            assert "roles[0].subGroupPolicy: LeaderWorkerSet does not change it" in told.text
+            assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in told.text
         assert pods(cluster, namespace) == before
         pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
         wanted = service(namespace, spread(**policy), **ALONE, **pace)
@@ -150,7 +150,7 @@ def test_the_type_of_a_policy(cluster: Cluster, namespace: str, project: Make) -
     stack.write(service(namespace, spread(**other), **ALONE))
     told = stack.run("preview")
     assert told.status != 0
-    assert "roles[0].subGroupPolicy: LeaderWorkerSet does not change it" in told.text
+    assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in told.text
     assert pods(cluster, namespace) == before
     pace = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
     stack.write(service(namespace, spread(**other), **ALONE, **pace))

@@ -254,7 +254,7 @@ def test_the_layout_of_a_running_service_stays(
     for words in (("preview",), ("up", "--yes", "--skip-preview")):
         told = stack.run(*words)
         assert told.status != 0
-        assert f"layout: {layouts[1]} cannot take the place of {layouts[0]}" in told.text
+        assert f"layout: {layouts[1]} cannot replace {layouts[0]}" in told.text
     assert pods(cluster, namespace) == before
     # Beside it there may be another one.
     beside = service(namespace, role(), name="next", **second)

@@ -28,7 +28,7 @@ class StartupArgs(SpecModel):
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> StartupArgs:
+    def _check_conflict(self) -> StartupArgs:
         if self.timeout is not None and self.model_size is not None:
             raise rule_error(
                 FIELDS_EXCLUDE_EACH_OTHER, "timeout conflicts with modelSize; remove one of them"
@@ -80,7 +80,7 @@ class DisruptionBudgetArgs(SpecModel):
     are not ready may be evicted when the budget is used up."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DisruptionBudgetArgs:
+    def _check_conflict(self) -> DisruptionBudgetArgs:
         if self.max_unavailable is not None and self.min_available is not None:
             raise rule_error(
                 FIELDS_EXCLUDE_EACH_OTHER,

@@ -196,7 +196,7 @@ def _label_key(value: Any) -> Any:
     return value
 
 
-def _each(check: Callable[[Location, object, object], Finding | None]) -> BeforeValidator:
+def _check_items(check: Callable[[Location, object, object], Finding | None]) -> BeforeValidator:
     def checked(value: Any) -> Any:
         if isinstance(value, Mapping):
             findings = (check((), key, item) for key, item in value.items())
@@ -228,12 +228,12 @@ def _alert_label_finding(at: Location, key: object, value: object) -> Finding | 
 LabelKey = Annotated[
     str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
 ]
-LabelMap = Annotated[dict[str, str], _each(label_finding)]
+LabelMap = Annotated[dict[str, str], _check_items(label_finding)]
 #: Labels whose values may be pulumi Outputs.
-LabelMapOrOutput = Annotated[dict[str, StringOrOutput], _each(_passed_label_finding)]
-AnnotationMap = Annotated[dict[str, StringOrOutput], _each(_key_finding)]
+LabelMapOrOutput = Annotated[dict[str, StringOrOutput], _check_items(_passed_label_finding)]
+AnnotationMap = Annotated[dict[str, StringOrOutput], _check_items(_key_finding)]
 #: Labels of Prometheus, whose values are any text.
-AlertLabelMap = Annotated[dict[str, str], _each(_alert_label_finding)]
+AlertLabelMap = Annotated[dict[str, str], _check_items(_alert_label_finding)]
 
 # Amounts
 

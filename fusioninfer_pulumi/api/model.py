@@ -347,7 +347,7 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
             INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
         )
     else:
-        yield from _foreign(at, model, source)
+        yield from _misplaced_fields(at, model, source)
     yield from _lora(at, model)
     yield from _fetcher((*at, "fetcher"), model)
     if model.cache is not None:
@@ -358,7 +358,7 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
 
 
-def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
+def _misplaced_fields(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
     adapters = [
         parse_model_uri(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())
     ]

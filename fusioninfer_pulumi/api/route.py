@@ -163,15 +163,15 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         "rules": route.rules,
         "useDefaultGateways": route.use_default_gateways,
     }
-    yield from _checked(at, spec, HTTP_ROUTE)
+    yield from _spec_findings(at, spec, HTTP_ROUTE)
     given_away = sum(share.weight for share in route.split or ())
     if given_away > 100:
         message = f"gives away {given_away} percent of the requests; must be at most 100"
         yield error(OUT_OF_RANGE, (*at, "split"), message)
-    yield from _elsewhere(at, route)
+    yield from _external_route_findings(at, route)
 
 
-def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
+def _external_route_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     external = route.external_field
     if external is None:
         return
@@ -194,7 +194,7 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _checked((*at, "refs", index), known, GATEWAY)
+                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
         return
     spec = {
         GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
@@ -205,10 +205,10 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
     named = gateway.gateway_class_name
     spec["gatewayClassName"] = "any" if named is None or is_output(named) else named
     spec["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    yield from _checked(at, spec, GATEWAY)
+    yield from _spec_findings(at, spec, GATEWAY)
 
 
-def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
+def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
     """Check the spec of a route or of a Gateway as far as it is set."""
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
@@ -243,12 +243,12 @@ def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -
         here = (*at, index)
         for number, name in enumerate(rewrite.models or [None]):
             if name in seen:
-                yield _twice(here, number, name)
+                yield _duplicate_model(here, number, name)
             seen.add(name)
         yield from _targets((*here, "targets"), rewrite.targets)
 
 
-def _twice(at: Location, number: int, name: str | None) -> Finding:
+def _duplicate_model(at: Location, number: int, name: str | None) -> Finding:
     if name is None:
         return error(DUPLICATE_NAME, at, "has no models, and neither has another one; name them")
     message = f'"{name}" is rewritten already; remove one'

@@ -214,7 +214,7 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
             "is set by fusioninfer-pulumi; remove it",
         )
     spec = {} if template.get("spec") is None else template["spec"]
-    whole = {**template, "spec": _with_picker(spec) if isinstance(spec, Mapping) else spec}
+    whole = {**template, "spec": _add_picker_container(spec) if isinstance(spec, Mapping) else spec}
     for finding in pod_template_findings(at, whole, None):
         # The user has not written the generated container that stands in for theirs.
         generated = isinstance(spec, Mapping) and "containers" not in spec
@@ -234,7 +234,7 @@ def _own_containers(template: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[
             yield index, container
 
 
-def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _add_picker_container(spec: Mapping[str, Any]) -> dict[str, Any]:
     generated = {"name": PICKER_CONTAINER, "image": "generated"}
     listed = spec.get("containers")
     if listed is None:

@@ -210,14 +210,14 @@ def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Find
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             left_out = name == "template" and modelled
-            whole = _with_containers(template, role) if left_out else template
+            whole = _add_container(template, role) if left_out else template
             yield from pod_template_findings((*at, name), whole, role.container)
     if not modelled or role.template is None:
         message = "needs the service's model, and template in place of leaderTemplate"
         yield from reject_fields(at, role, ["engine"], message)
 
 
-def _with_containers(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
+def _add_container(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
     """A template that leaves its containers to the library, as it is checked."""
     spec = template.get("spec", {})
     if not isinstance(spec, Mapping) or spec.get("containers") is not None:

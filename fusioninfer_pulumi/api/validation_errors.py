@@ -140,14 +140,14 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind == "string_too_short":
         return error(FIELD_REQUIRED, at, "must not be empty")
     if kind in ("too_short", "too_long"):
-        return _wrong_length(at, context)
+        return _length_finding(at, context)
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
     return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
 
 
-def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:
+def _length_finding(at: Location, context: Mapping[str, Any]) -> Finding:
     """What is wrong with the length of a list."""
     if "min_length" in context:
         message = f"must hold at least {context['min_length']} item, got none"
@@ -161,7 +161,7 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     for length in range(len(location) - 2, -1, -1):
         outer = location[:length]
         if key in _known_keys(outer, root):
-            return f"unknown key here; it is a field of {_place(outer)}"
+            return f"unknown key here; it is a field of {_describe_location(outer)}"
     if len(location) == 1 and key in _known_keys(("spec",), root):
         return "unknown key here; move it below spec"
     aliases = _known_keys(location[:-1], root)
@@ -173,7 +173,7 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     return f"unknown key; allowed: {', '.join(known)}"
 
 
-def _place(location: Sequence[str | int]) -> str:
+def _describe_location(location: Sequence[str | int]) -> str:
     """The mapping at a location, as a finding names it."""
     inside = tuple(location[1:] if location[:1] == ("spec",) else location)
     return format_path(inside) if inside else "the service, beside roles"

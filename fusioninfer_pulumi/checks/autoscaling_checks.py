@@ -70,7 +70,7 @@ _ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str,
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks the autoscaling of each role that has any."""
+    """Check the autoscaling of each role that has any."""
     for role in built.plan.roles:
         args = role.args.autoscaling
         if args is None:
@@ -83,7 +83,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 OUT_OF_RANGE,
                 ("roles", role.position, "replicas"),
-                f"is what the role starts with, and must be within autoscaling's bounds "
+                "is the initial count and must be within autoscaling's bounds "
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
         if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
@@ -98,16 +98,16 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
 def _conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
-    """Fields that do not go with other fields, and why."""
+    """Yield fields that conflict with other fields, with the message."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
-    group_message = "follows one number for all serving groups, and the role is scaled in each"
+    group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (
         (
             (),
             plan.shape.layout is not Layout.PER_ROLE,
             (
-                "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here each "
-                "replica is one of its own"
+                "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
+                "PerReplica each replica has its own"
             ),
         ),
         (
@@ -121,30 +121,33 @@ def _conflicts(
         (
             (),
             role.args.replicas == 0,
-            "a parked role (replicas: 0) has nothing to scale; remove one of the two",
+            "conflicts with replicas: 0; remove one of them",
         ),
         (
             (),
             plan.gang is not None and plan.gang.native,
             (
-                "does not go with gangPolicy.backend Native: its PodGroup counts the pods of all "
-                "replicas, and no autoscaler changes it, so that after it has scaled down no "
-                "replica that restarts comes back; use backend Volcano with minRoleReplicas"
+                "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
+                "replicas and autoscalers do not change it, so after a scale-down a replica that "
+                "restarts is never scheduled; use backend Volcano with minRoleReplicas"
             ),
         ),
         (
             ("target",),
             args.target is not None and load_metrics(plan.roles) is None,
             (
-                "needs one engine for all roles, vLLM or SGLang: the metrics of others are not "
-                "known; write metrics"
+                "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
+                "unknown; set metrics instead"
             ),
         ),
         (("target",), args.target is not None and groups > 1, f"{group_message}; write metrics"),
         (
             ("target",),
             hpa and args.target is AutoscalingTarget.QUEUE,
-            "queue follows the endpoint picker and needs engine KEDA; or use throughput",
+            (
+                "queue reads metrics of the endpoint picker and requires engine KEDA; or use "
+                "throughput"
+            ),
         ),
         *(
             (
@@ -171,13 +174,13 @@ def _conflicts(
 def _target(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, where: Location
 ) -> Iterator[Finding]:
-    """What `target` needs: series of the engines and of the endpoint picker, with their labels."""
+    """Check what `target` needs: metrics of the engines and of the endpoint picker."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
-        message = "is required with autoscaling.target, whose queries select by its labels"
+        message = "is required with autoscaling.target, whose queries use its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
     if not isinstance(spec.namespace, str):
-        message = "is part of the queries of autoscaling.target, and cannot be an Output"
+        message = "is part of autoscaling.target's queries: pass a string, not an Output"
         yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
     if uses_picker_metrics(args) and not hpa_queue:
@@ -185,43 +188,48 @@ def _target(
 
 
 def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
-    """What it takes for the endpoint picker to hold requests, and for Prometheus to know it."""
+    """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
     if not built.plan.shape.picks_endpoints:
         lacking = "a router role" if router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
             where,
-            f"needs {lacking}: the endpoint picker holds requests while there is no replica; "
+            f"requires {lacking}: the endpoint picker queues requests while no replica is ready; "
             "without it clients get an error",
         )
     if router is None or picker is None:
         return
     at = (*router.at, "endpointPicker")
     if not router.intent.flow_control and picker.epp.request is None:
-        message = f"needs featureGates: [flowControl], as {role.name} is scaled by held requests"
+        message = (
+            f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
+            "requests"
+        )
         yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
     elif not router.intent.flow_control:
-        message = f"cannot be false: {role.name} is scaled by the requests that the picker holds"
+        message = (
+            f"cannot be false: {role.name} is scaled by requests that the endpoint picker queues"
+        )
         yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
     monitoring = built.args.monitoring
     if picker.epp.args.metrics is MetricsMode.OFF:
-        message = "is required: autoscaling follows requests that the picker holds; Authenticated"
+        message = "is required: autoscaling reads the endpoint picker's queue; set Authenticated"
         yield error(FIELD_REQUIRED, (*at, "metrics"), message)
     elif monitoring is not None and monitoring.picker is False:
-        message = "cannot be false: autoscaling follows requests that the picker holds"
+        message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
     if router.intent.pairs:
         yield error(
             FIELD_OUT_OF_PLACE,
             where,
-            "cannot hold requests for prefill and decode: they are let through when the first of "
-            "the two serves, and fail; use latency or throughput with minReplicas of 1 or more",
+            "cannot queue requests for prefill and decode: they are released when the first of "
+            "the two is ready, and fail; use latency or throughput with minReplicas of 1 or more",
         )
 
 
 def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    """Metrics of all services, and those that are gone with the pods that they shall wake."""
+    """Check for metrics of all services, and for metrics that do not exist at zero replicas."""
     asleep = bool(args.metrics) and args.target is None and scales_to_zero(args)
     for index, metric in enumerate(args.metrics):
         names: tuple[str, ...] = (metric.name or "",)
@@ -237,20 +245,20 @@ def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             yield warning(
                 AUTOSCALING_METRIC_UNSCOPED,
                 (*at, "metrics", index),
-                f"selects no series: {names[0]} of every service counts; select by a label, such "
+                f"has no label selector: it sums {names[0]} over all services; add one, such "
                 'as {fusioninfer_io_service="NAME"}, which monitoring sets',
             )
     if asleep:
         yield error(
             AUTOSCALING_NEVER_WAKES,
             (*at, "metrics"),
-            "are metrics of the role's own pods, and at zero replicas there are none: nothing "
-            "starts the first one; use target, or a metric of the endpoint picker or gateway",
+            "come from the role's own pods, of which none run at zero replicas, so the first one "
+            "never starts; use target, or a metric of the endpoint picker or gateway",
         )
 
 
 def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
-    """Metrics of the engines that NetworkPolicies hide from Prometheus.
+    """Check that NetworkPolicies let Prometheus read the metrics.
 
     With `monitoring` the policies themselves are checked.
     """
@@ -266,13 +274,13 @@ def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
         yield error(
             NETWORK_POLICY,
             (*routing.at, "networkPolicy"),
-            f"keeps out Prometheus, so that autoscaling does not see {read}; set metrics to the "
-            "NetworkPolicyPeers that read metrics; enabled: false lets everybody in",
+            f"blocks Prometheus, so autoscaling does not see {read}; set metrics to the "
+            "NetworkPolicyPeers that read metrics, or enabled: false to allow all",
         )
 
 
 def _metric_names(query: str) -> tuple[tuple[str, ...], bool]:
-    """The metrics that a PromQL query names, and whether it selects any series by a label."""
+    """Return the metrics in a PromQL query, and whether it selects any series by a label."""
     text = _QUOTED.sub('""', query)
     names = (name for name in _NAME.findall(_NO_METRIC.sub(" ", text)))
     scoped = re.search(r"\{[^}]*[=!]", text) is not None
@@ -289,7 +297,7 @@ def _gang(
             FIELD_REQUIRED,
             at,
             f"needs {format_path(field)}: without it the gang needs every replica, and one more "
-            f"would hold back all of them until there is room; give at most minReplicas "
+            "would block all of them until it fits; set it to at most minReplicas "
             f"({args.min_replicas})",
         )
     elif minima[role.name] > args.min_replicas:
@@ -304,7 +312,7 @@ def _gang(
 def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = args.engine is AutoscalingEngine.KEDA
     if keda and args.prometheus is None:
-        message = "is required with engine KEDA: the address for its queries"
+        message = "is required with engine KEDA: the address of Prometheus"
         yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
     idle = args.keda.idle_replica_count if args.keda is not None else None
     if idle is not None and idle >= args.min_replicas:
@@ -335,7 +343,7 @@ _RATIO = ("prefillDecodeRatio",)
 
 
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
-    """Yields findings of replicas outside `prefillDecodeRatio`.
+    """Yield findings of replicas outside `prefillDecodeRatio`.
 
     An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
     compared.
@@ -346,7 +354,7 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     if not prefill or not decode:
-        message = "needs roles of prefiller and decoder; remove it"
+        message = "requires prefiller and decoder roles; remove it"
         yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
         return
     now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
@@ -368,7 +376,7 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
-    """Returns the fewest replicas that autoscalers leave, or the most that they create."""
+    """Return the fewest replicas that autoscalers leave, or the most that they create."""
     total = 0
     for role in roles:
         scaled = role.args.autoscaling

@@ -29,7 +29,7 @@ _ALIKE = 0.75
 def check_targets(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
-    """Checks that the services in a service's `split` and `routedBy` exist and have a pool.
+    """Check that the services in a service's `split` and `routedBy` exist and have a pool.
 
     With `complete`, `plans` are all services, and a name of none of them is a finding.
     """
@@ -41,7 +41,7 @@ def check_targets(
     fails = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
         place = (*at, "split", index, "service")
-        other = _neighbour(plan, plans, share.service)
+        other = _find_service(plan, plans, share.service)
         if other is None:
             if complete:
                 yield from _missing_findings(place, plan, plans, share.service, fails)
@@ -68,7 +68,7 @@ def check_targets(
     by = route.routed_by
     if by is None or by == plan.service:
         return
-    other = _neighbour(plan, plans, by)
+    other = _find_service(plan, plans, by)
     if other is None and complete:
         yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
     elif other is not None and (other.routing is None or other.routing.route is None):
@@ -76,8 +76,8 @@ def check_targets(
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
 
 
-def _neighbour(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """The service of that name in the same namespace, None where none is known to be there."""
+def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
+    """Return the service of that name in the same namespace, None if none is known."""
     return next(
         (
             other
@@ -101,8 +101,8 @@ def _missing_findings(
     yield warning(
         SERVICE_NOT_FOUND,
         at,
-        f"{name} is none of the services of namespace {plan.namespace} here: {otherwise} unless "
-        f"the cluster has it already{hint}",
+        f"no service {name} in namespace {plan.namespace} here: {otherwise} unless it exists in "
+        f"the cluster{hint}",
     )
 
 
@@ -121,20 +121,20 @@ def share_gateway(one: Routing, other: Routing) -> bool:
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
-    """Conditions of a route, with the path that the Gateway API gives those without one."""
+    """Return the matches of a route, with the Gateway API's default path."""
     everything = {"path": {"type": "PathPrefix", "value": "/"}}
     return [{**everything, **match} for rule in route.rules for match in rule.matches]
 
 
 class Cluster:
-    """What the services of one cluster own, as far as they are known; grows by one at a time."""
+    """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
         self._owners = NameOwners()
         self._plans: list[ServicePlan] = []
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
-        """Adds a service; returns findings about names and routes that it shares."""
+        """Add a service; return findings about names and routes that it shares."""
         conflicts = [
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
@@ -142,11 +142,11 @@ class Cluster:
         return [*self._owners.add(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """The same for a service that others may follow, and its targets among earlier ones."""
+        """Add a service, and check its targets among earlier services."""
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
 
     def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Returns warnings about shares of existing services that are none of these services."""
+        """Return warnings about shares of existing services that are none of these services."""
         router = plan.routing
         route = router.args.httproute if router is not None else None
         if router is None or route is None or router.route is None or not router.route.splits:
@@ -161,29 +161,38 @@ class Cluster:
             for index, share in enumerate(route.split or ())
             if share.weight
             and share.service in existing
-            and _neighbour(plan, self._plans, share.service) is None
+            and _find_service(plan, self._plans, share.service) is None
         ]
 
 
 def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
-    router, theirs = plan.routing, other.routing
-    if router is None or theirs is None or router.route is None or theirs.route is None:
+    router, other_routing = plan.routing, other.routing
+    if (
+        router is None
+        or other_routing is None
+        or router.route is None
+        or other_routing.route is None
+    ):
         return
-    if _hands_over(plan, other) or _hands_over(other, plan) or not share_gateway(router, theirs):
+    if (
+        _gives_all_requests(plan, other)
+        or _gives_all_requests(other, plan)
+        or not share_gateway(router, other_routing)
+    ):
         return
-    host = _shared_host(router.route, theirs.route)
-    taken = _matches(theirs.route)
+    host = _shared_host(router.route, other_routing.route)
+    taken = _matches(other_routing.route)
     if host is not None and any(match in taken for match in _matches(router.route)):
         yield warning(
             ROUTES_CONFLICT,
             ("roles", router.position, "httproute"),
-            f"takes the same requests for {host} as service {other.service} at one Gateway, and "
-            "the older route gets them all; give it another host name, path or header, or "
+            f"matches the same requests for {host} as service {other.service} at one Gateway, and "
+            "the older route receives them all; use another host name, path or header, or "
             "routedBy for a share of them",
         )
 
 
-def _hands_over(plan: ServicePlan, other: ServicePlan) -> bool:
+def _gives_all_requests(plan: ServicePlan, other: ServicePlan) -> bool:
     """Whether a service gives all requests to another one, whose route takes over."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
@@ -191,10 +200,11 @@ def _hands_over(plan: ServicePlan, other: ServicePlan) -> bool:
 
 
 def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """A host that both routes name, None for none: of two the more exact one gets its requests."""
+    """Return a host that both routes name, None for none: a more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
-    theirs = [host for host in other.hostnames or () if not is_output(host)]
+    other_hosts = [host for host in other.hostnames or () if not is_output(host)]
     return next(
-        (host for host in one.hostnames or () if not is_output(host) and host in theirs), None
+        (host for host in one.hostnames or () if not is_output(host) and host in other_hosts),
+        None,
     )

@@ -69,7 +69,7 @@ def check_cluster(
     registered: Iterable[Mapping[str, Any]] = (),
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[ClusterFindings]:
-    """Returns what the cluster lacks for each plan. What it may not read is in `api.unread`.
+    """Return what the cluster lacks for each plan. What it may not read is in `api.unread`.
 
     Args:
         api: The cluster.
@@ -92,7 +92,7 @@ def check_cluster(
 
 
 def _backend_of(plan: ServicePlan) -> str | None:
-    """What starts a service's pods together, None where nothing does."""
+    """Return the backend that gang-schedules a service's pods, None for none."""
     if plan.shape.local_queue is not None:
         return KUEUE
     if plan.gang is None:
@@ -101,7 +101,7 @@ def _backend_of(plan: ServicePlan) -> str | None:
 
 
 def _proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[str]) -> str:
-    """What a service could write for a cluster without its backend; empty if there is nothing."""
+    """Return the fields to set for a cluster without the service's backend; empty if none helps."""
     others = set(backends) - {_backend_of(plan)}
     if VOLCANO in others:
         return "gangPolicy.backend: Volcano"
@@ -121,7 +121,7 @@ def check_gang_backends(
     namespace: str,
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Returns findings of each plan: the cluster lacks its backend, but has another one.
+    """Return findings of each plan: the cluster lacks its backend, but has another one.
 
     Where the cluster has no backend at all, the same program may install it first. Arguments and
     errors are those of `cluster_findings`.
@@ -151,7 +151,7 @@ def check_gang_backends(
 def _backend_findings(
     plan: ServicePlan, backends: Collection[str], queues: Sequence[str], *, unmanaged: bool
 ) -> Iterator[Finding]:
-    """Yields findings of one plan; `queues` are the LocalQueues of its namespace."""
+    """Yield findings of one plan; `queues` are the LocalQueues of its namespace."""
     backend = _backend_of(plan)
     if backend is not None and backend not in backends:
         others = set(backends) - ({KUEUE} if unmanaged else set())
@@ -173,7 +173,7 @@ def _backend_findings(
 
 
 def is_lws_managed_by_kueue(api: KubernetesApi, namespace: str) -> bool | None:
-    """Returns whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
+    """Return whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
     frameworks = [
         integrations.get("frameworks") or ()
         for configuration in configurations(api, namespace, "config.kueue.x-k8s.io/")
@@ -183,7 +183,7 @@ def is_lws_managed_by_kueue(api: KubernetesApi, namespace: str) -> bool | None:
 
 
 def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
-    """Yields a manager's configurations of an API group, which are texts in ConfigMaps."""
+    """Yield a manager's configurations of an API group, which are texts in ConfigMaps."""
     for config_map in api.objects("v1", "ConfigMap", namespace) or ():
         for text in (config_map.get("data") or {}).values():
             if group in text:
@@ -210,7 +210,7 @@ def check_named_objects(
     namespace: str,
     registered: Iterable[Mapping[str, Any]] = (),
 ) -> list[tuple[Finding, ...]]:
-    """Returns a finding for each object that a plan names and the cluster does not have.
+    """Return a finding for each object that a plan names and the cluster does not have.
 
     Objects of the plans themselves exist after the update, and so do those of namespaces that the
     update creates.
@@ -244,7 +244,7 @@ def check_named_objects(
 
 
 def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yields the objects that a plan names: each with its field, and whether users wrote that."""
+    """Yield the objects that a plan names: each with its field, and whether users wrote that."""
     for tried in list_dry_run_objects(plan):
         own = tried.manifest["metadata"].get("namespace")
         own = namespace if is_output(own) else own

@@ -46,7 +46,7 @@ Running = Mapping[str, RunningLws | None]
 
 @dataclass(frozen=True)
 class _Member:
-    """A LeaderWorkerSet of a gang: what it is to be, and what runs."""
+    """A LeaderWorkerSet of a gang: the planned and the running one."""
 
     step: LwsStep
     role: RolePlan
@@ -102,12 +102,12 @@ class _Member:
         assert self.running is not None
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
         # A surge by all replicas leaves one out.
-        beside = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held_back)
+        surge = min(self.step.rollout.max_surge, count - 1)
+        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.held_back)
 
 
 def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
-    """Returns an error for each role that would prevent a gang from becoming complete.
+    """Return an error for each role that would prevent a gang from becoming complete.
 
     Either its partition holds back replicas that the gang needs, or its replicas cannot change one
     after the other.
@@ -122,14 +122,14 @@ def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
     ]
     if not any(member.joins for member in members):
         return []
-    findings = list(_held_back(members))
+    findings = list(_check_partitions(members))
     if not findings:
         # LeaderWorkerSets that keep their template do not take part.
         members = [member for member in members if not (member.joins and member.step.frozen)]
-    return [*findings, *_blocked(members)]
+    return [*findings, *_check_order(members)]
 
 
-def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
+def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
         member.step.name: len(member.planned.replicas) - member.held_back for member in members
     }
@@ -141,13 +141,13 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
         yield error(
             GANG_UPDATE_HELD_BACK,
             locate_rollout_field(late[0].role, "partition"),
-            f"holds back replicas that the gang counts on: {_named(late)}. Leave the partition out "
-            "for this update (docs/rollout.md)",
+            f"holds back replicas that the gang needs: {_named(late)}; remove the partition for "
+            "this update (docs/rollout.md)",
         )
 
 
-def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
-    """Yields an error for each role whose first replicas wait for those that change after them.
+def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
+    """Yield an error for each role whose first replicas wait for those that change after them.
 
     Each round assumes that the roles of earlier findings change all at once.
     """
@@ -164,7 +164,7 @@ def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Returns what never stops waiting for its gang, and what would join that gang later."""
+    """Return what never stops waiting for its gang, and what would join that gang later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
@@ -188,7 +188,7 @@ def _simulate(
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Returns what has not joined, of the roles of which a gang has too few replicas."""
+    """Return what has not joined, of the roles of which a gang has too few replicas."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:

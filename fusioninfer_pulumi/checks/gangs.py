@@ -51,7 +51,7 @@ _REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
     GangBackend.VOLCANO: {},
     GangBackend.KUEUE: {
         (*_POLICY, "minRoleReplicas"): (
-            "Kueue admits each replica by itself and knows no minimum of each role"
+            "Kueue admits each replica on its own and has no minimum for each role"
         ),
         _NETWORK: (
             "HyperNodes are Volcano's; Kueue reads the annotation "
@@ -59,7 +59,7 @@ _REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
         ),
     },
     GangBackend.NATIVE: {
-        (*_POLICY, "minRoleReplicas"): "a PodGroup of Kubernetes counts pods and knows no roles",
+        (*_POLICY, "minRoleReplicas"): "a Kubernetes PodGroup counts pods, not roles",
         _NETWORK: "HyperNodes are Volcano's",
     },
 }
@@ -67,16 +67,16 @@ _REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
 _IGNORED: Mapping[GangBackend, Mapping[Location, str]] = {
     GangBackend.VOLCANO: {},
     GangBackend.KUEUE: {
-        (*_POLICY, "requiredReplicas"): "Kueue knows no minimum of each role",
+        (*_POLICY, "requiredReplicas"): "Kueue has no minimum for each role",
         (*_POLICY, "minResources"): "Kueue counts the requests of every replica",
     },
     GangBackend.NATIVE: {
         (*_POLICY, "requiredReplicas"): "all replicas are required",
-        (*_POLICY, "minResources"): "Kubernetes has no queue that would count resources",
-        _QUEUE: "Kubernetes' own gangs wait in no queue",
+        (*_POLICY, "minResources"): "Kubernetes' own gangs have no queue that counts resources",
+        _QUEUE: "Kubernetes' own gangs have no queue",
     },
 }
-_NO_GANG = "the pods are no gang (gangPolicy.mode: On makes them one)"
+_NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
 #: Fields that Volcano ignores where pods are not gang-scheduled.
 _IGNORED_WITHOUT_GANG: Mapping[Location, str] = {
     (*_POLICY, field): _NO_GANG for field in ("minRoleReplicas", "requiredReplicas", "minResources")
@@ -85,7 +85,7 @@ _WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
 
 
 def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks a service's scheduling strategy and its pods' scheduler fields."""
+    """Check a service's scheduling strategy and its pods' scheduler fields."""
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
     for role in built.plan.roles:
@@ -108,7 +108,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Fields that the gang's backend rejects or ignores."""
+    """Report fields that the gang's backend rejects or ignores."""
     policy, shape = scheduling.gang_policy, built.plan.shape
     present = _present(scheduling)
     for at, reason in _REJECTED[policy.backend].items():
@@ -120,14 +120,16 @@ def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> It
         if shape.scheduler in (None, DEFAULT_SCHEDULER):
             ignored[_QUEUE] = "queues belong to Volcano, and these pods use another scheduler"
     elif policy.backend is GangBackend.KUEUE and policy.mode is GangMode.OFF:
-        ignored = {**ignored, _QUEUE: "with gangPolicy.mode Off replicas wait in no LocalQueue"}
+        ignored = {
+            **ignored,
+            _QUEUE: "with gangPolicy.mode Off replicas do not wait in a LocalQueue",
+        }
     for at, reason in ignored.items():
         if at in present:
             yield warning(FIELD_WITHOUT_EFFECT, at, f"has no effect: {reason}")
 
 
 def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
-    """The optional fields that the user set."""
     policy = scheduling.gang_policy
     fields = {
         (*_POLICY, "minRoleReplicas"): policy.min_role_replicas is not None,
@@ -140,7 +142,6 @@ def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
 
 
 def _annotations(pod: Pod) -> Mapping[str, Any]:
-    """Annotations that the user wrote."""
     return (pod.written.get("metadata") or {}).get("annotations") or {}
 
 
@@ -160,24 +161,24 @@ def _pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        written = pod.written["spec"].get(field)
-        if wanted is not None and written not in (None, wanted):
-            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(written)}'
+        user_value = pod.written["spec"].get(field)
+        if wanted is not None and user_value not in (None, wanted):
+            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
-    written = _annotations(pod).get(labels.QUEUE_NAME)
-    if written not in (None, queue) and not is_output(queue):
+    user_value = _annotations(pod).get(labels.QUEUE_NAME)
+    if user_value not in (None, queue) and not is_output(queue):
         yield error(
             SCHEDULER_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(written)}',
+            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(user_value)}',
         )
 
 
 def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Checks a gang's pod for fields of the gang, and for what keeps it from being placed."""
+    """Check a gang's pod for fields of the gang, and for what keeps it from being placed."""
     spec, remove = pod.written["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -186,8 +187,8 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
             yield error(
                 GANG_DEADLOCK,
                 (*pod.path, "spec", "priorityClassName"),
-                "gives the pod another priority than the PodGroup has, and Kubernetes places no "
-                "such gang; write it as schedulingStrategy.priorityClassName",
+                "gives the pod another priority than its PodGroup, and Kubernetes never schedules "
+                "such a gang; set schedulingStrategy.priorityClassName instead",
             )
         return
     for key in sorted(labels.GANG_ANNOTATIONS & set(_annotations(pod))):
@@ -197,19 +198,19 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
         yield warning(
             GANG_POD_WITHOUT_REQUESTS,
             (*pod.path, "spec", "containers"),
-            "no container asks for any resource: Volcano counts such pods as placed and does not "
-            "hold them together with the gang",
+            "no container requests resources: Volcano counts such pods as scheduled and does not "
+            "gang-schedule them",
         )
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Checks what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
+    """Check what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     yield from _created_late(built)
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
-            message = f"{VOLCANO} does not read PodGroups of Kubernetes itself; use "
+            message = f"{VOLCANO} does not read Kubernetes' own PodGroups; use "
             message += f"{DEFAULT_SCHEDULER} (the default here), or backend Volcano"
             yield error(SCHEDULER_WITHOUT_GANGS, at, message)
         if gang is not None:
@@ -217,7 +218,9 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
             yield from _all_or_nothing(plan.roles, gang, remedy)
         return
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
-        message = f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
+        message = (
+            f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or set "
+        )
         yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}gangPolicy.mode to Off")
     if gang is None:
         if any(role.replicas for role in plan.roles):
@@ -245,7 +248,7 @@ def _all_or_nothing(roles: tuple[RolePlan, ...], gang: GangPlan, remedy: str) ->
 
 
 def _created_late(built: BuiltService) -> Iterator[Finding]:
-    """Rejects what creates pods of a gang only after others of it are placed."""
+    """Reject what creates pods of a gang only after others of it are placed."""
     key, several = labels.LWS_EXCLUSIVE_TOPOLOGY, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     together = "and the leader is scheduled only with its workers"
     if key in built.args.annotations:
@@ -279,8 +282,9 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 GANG_DEADLOCK,
                 (*at, "subGroupPolicy"),
-                f"several subgroups with the annotation {several} are never placed by Volcano, "
-                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
+                f"Volcano never schedules several subgroups with the annotation {several}, "
+                "because it requires all pods of a replica on the same nodes; remove the "
+                "annotation, "
                 "or set schedulingStrategy.gangPolicy.mode to Off",
             )
 
@@ -297,13 +301,13 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
         yield warning(
             ROLES_START_APART,
             (*_POLICY, "backend"),
-            "Kueue admits each replica by itself: where quota is short, prefill may hold "
-            "accelerators while decode waits, or the other way round; Volcano holds them together",
+            "Kueue admits each replica on its own: if quota is short, prefill may hold "
+            "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
         )
 
 
 def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks how close to each other the pods of a gang are placed."""
+    """Check how close to each other the pods of a gang are placed."""
     policy = built.args.scheduling_strategy.gang_policy
     topology = policy.network_topology
     if topology is None:
@@ -317,13 +321,16 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
         if rule is not None
     }
     if not present:
-        message = "has no effect: it names neither groupPolicy nor rolePolicy"
+        message = "has no effect: set groupPolicy or rolePolicy"
         yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
         return
     if policy.backend is not GangBackend.VOLCANO:
         return  # rejected as a whole
     if not built.plan.shape.needs_gang:
-        message = "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On"
+        message = (
+            "requires gang scheduling, which is off for these pods; remove it, or set "
+            "gangPolicy.mode to On"
+        )
         yield error(FIELD_OUT_OF_PLACE, _NETWORK, message)
         return
     for name, rule in present.items():
@@ -345,7 +352,7 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def spread_findings(built: BuiltService) -> Iterator[Finding]:
-    """Warns of leaders that must be spread, in a gang with a minimum."""
+    """Warn of leaders that must be spread, in a gang with a minimum."""
     gangs = built.plan.gangs
     for role in built.plan.roles:
         hard = any(
@@ -357,21 +364,21 @@ def spread_findings(built: BuiltService) -> Iterator[Finding]:
             yield warning(
                 SPREAD_STARVES_REPLICAS,
                 ("roles", role.position, "topologySpread"),
-                "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting "
-                "for ever, where a domain has little room, although all of them would fit; use "
-                "ScheduleAnyway",
+                "with DoNotSchedule, Volcano may leave replicas above the gang's minimum pending "
+                "although all of them fit, if a domain has little capacity; use ScheduleAnyway",
             )
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Rejects Kueue's label of a queue, which is the library's to write, and its own on pods."""
+    """Reject Kueue's label of a queue, which is the library's to write, and its own on pods."""
     key = labels.KUEUE_QUEUE
     on_service = key in built.args.labels
     if on_service:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
-            "all objects get it, and replicas wait in a queue that the plan does not know; set "
+            "is copied to all objects, so replicas wait in a queue that the plan does not know; "
+            "set "
             "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting; remove it, and set "

@@ -30,7 +30,7 @@ PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 
 
 def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
-    """Says where the gateway does not follow `failureMode`."""
+    """Warn if the gateway ignores `failureMode`."""
     at, args = parts.at, parts.args
     if not parts.args.picks_endpoints:
         return
@@ -40,13 +40,13 @@ def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             FAILURE_MODE_IGNORED,
             (*at, "endpointPicker", "failureMode"),
-            f"{explicit.value} is ignored by {known.name}, which always drops requests while "
-            "the picker does not answer (FailClose)",
+            f"{explicit.value} is ignored by {known.name}, which always drops requests while the "
+            "endpoint picker does not respond (FailClose)",
         )
 
 
 def gateway_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the Gateway; `parents` are the names of the Gateways that the route attaches to."""
+    """Check the Gateway; `parents` are the names of the Gateways that the route attaches to."""
     at, args, gateway = parts.at, parts.args, parts.gateway
     parents = {parent.name for parent in parts.parents}
     named = args.gateway.implementation if args.gateway is not None else None
@@ -57,30 +57,30 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "implementation"),
-            f"nothing is known of {shown(named)}, so that nothing is generated beside the route; "
-            f"did you mean {meant}?",
+            f"unknown implementation {shown(named)}, so only the route is generated; did you mean "
+            f"{meant}?",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
             ROUTE_WITHOUT_GATEWAY,
             (*at, "httproute", "parentRefs"),
-            f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
-            "remove them, or name it",
+            f"do not include the service's own Gateway {gateway.name}, so nothing attaches to it; "
+            "remove them, or add it",
         )
     tls = (args.endpoint_picker or EndpointPickerArgs()).tls
     if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
         always = known.epp_tls is EppTls.ALWAYS
-        say = error if always else warning
-        yield say(
+        make_finding = error if always else warning
+        yield make_finding(
             PICKER_TLS_REQUIRED,
             (*at, "endpointPicker", "tls", "enabled"),
-            f"{known.name} speaks TLS to the picker"
+            f"{known.name} uses TLS to the endpoint picker"
             + ("; remove it" if always else ", unless it is configured otherwise"),
         )
 
 
 def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the Gateways that the service's own route attaches to.
+    """Check the Gateways that the service's own route attaches to.
 
     An error where no listener allows the route; nothing where the listeners are not known.
     """
@@ -103,7 +103,7 @@ def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
             yield error(
                 LISTENERS_REFUSE_ROUTE,
                 parent.at,
-                f"no listener of Gateway {parent.name} takes the route: {reasons}",
+                f"no listener of Gateway {parent.name} accepts the route: {reasons}",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.model import AccessMode
+from fusioninfer_pulumi.api.model import AccessMode, hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service_shape import serving
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
@@ -13,6 +13,7 @@ from fusioninfer_pulumi.kube.object_names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.pods.model_files import model_files
+from fusioninfer_pulumi.presets.model_layout import model_bytes
 from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
@@ -20,7 +21,7 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks how the pods get the service's model, and the claim that caches it."""
+    """Check how the pods get the service's model, and the claim that caches it."""
     args, service, model = built.args, built.plan.service, built.args.model
     files = model_files(service, model) if model is not None else None
     if model is None or files is None:
@@ -48,10 +49,13 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     if cache.storage is not None:
         yield from _access(cache.storage.access_modes, roles, pods)
         size = cache.storage.size
-        if model.size is not None and quantity.parse(size) < quantity.parse(model.size):
-            message = f"{size} is less than the model, which has {model.size} (model.size)"
+        weights = model.size or model_bytes(model, hub_name(model.uri) or "")
+        if weights is not None and quantity.parse(size) < quantity.parse(weights):
+            amount = f"{quantity.parse(weights) / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
-            yield error(CACHE_BELOW_MODEL_SIZE, at, f"{message}; raise it")
+            # A known model's weights may be those of another precision.
+            make_finding = error if model.size is not None else warning
+            yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
 
 
 def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
@@ -59,16 +63,16 @@ def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -
     if AccessMode.READ_WRITE_MANY in modes or pods < 2:
         return
     if AccessMode.READ_WRITE_ONCE_POD in modes:
-        message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
+        message = f"ReadWriteOncePod allows one pod, and the service has {pods}"
         yield error(ACCESS_MODE_TOO_NARROW, at, message)
     elif AccessMode.READ_ONLY_MANY in modes:
         return
     elif any(role.nodes > 1 for role in roles):
-        message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
+        message = "ReadWriteOnce allows one node, and replicas span several; use ReadWriteMany"
         yield error(ACCESS_MODE_TOO_NARROW, at, message)
     else:
         yield warning(
             ACCESS_MODE_TOO_NARROW,
             at,
-            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
+            f"ReadWriteOnce allows one node, so all {pods} pods must fit on it; use ReadWriteMany",
         )

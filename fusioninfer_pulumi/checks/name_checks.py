@@ -34,7 +34,7 @@ _AT = ("metadata", "name")
 def name_findings(
     service: str, roles: Sequence[RolePlan], rollout: RolloutArgs
 ) -> Iterator[Finding]:
-    """Yields an error for each role whose names are reserved or too long."""
+    """Yield an error for each role whose names are reserved or too long."""
     for role in roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
@@ -61,7 +61,7 @@ def name_findings(
 
 
 def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
-    """Returns the most groups that a LeaderWorkerSet may have, with those that an update adds."""
+    """Return the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
     most = len(planned.replicas) if scaled is None else scaled.max_replicas
     return most + resolve_rollout(rollout, role).max_surge
@@ -70,7 +70,7 @@ def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
 def service_name_findings(
     service: str, roles: Sequence[RolePlan], *, picked: bool
 ) -> Iterator[Finding]:
-    """Checks the name of a service's Kubernetes Service.
+    """Check the name of a service's Kubernetes Service.
 
     A `picked` one has an endpoint picker, and no Service of its own name.
     """
@@ -89,8 +89,8 @@ def service_name_findings(
             yield error(
                 SERVICE_NAME_BREAKS_ENGINE,
                 _AT,
-                f"for a Service called {entry} pods get {variable}=tcp://..., on which "
-                f"{engine.title} ends; rename the service, or set enableServiceLinks: false",
+                f"for a Service named {entry}, pods get {variable}=tcp://..., and {engine.title} "
+                "fails; rename the service, or set enableServiceLinks: false",
             )
             return
 
@@ -110,7 +110,7 @@ class NameOwners:
         self._services = 0
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """Adds a service, and returns one error for each earlier owner that it collides with."""
+        """Add a service, and return one error for each earlier owner that it collides with."""
         self._services += 1
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
@@ -138,7 +138,7 @@ def _namespace(namespace: Any) -> object:
 
 
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
-    """Yields kind, name, field and owner of every object that exists because of a service."""
+    """Yield kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
     if plan.shape.needs_gang and plan.groups is None:

@@ -22,7 +22,7 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yields what the API server would refuse of the objects of a plan without errors.
+    """Yield what the API server would refuse of the objects of a plan without errors.
 
     A finding names the field that the user wrote, or the next one around it.
     """
@@ -53,25 +53,27 @@ def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) 
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """The user's field that a part of an object comes from, and whether it is that very part.
+    """Return the user's field behind a part of an object, and whether it is exactly that part.
 
     Otherwise it is the next field around it that the user wrote.
     """
-    field, below, written = _origin(location, manifest, plan)
-    kept = _kept(below, written)
-    return (*field, *kept), len(kept) == len(below) and written is not None
+    field, below, user_value = _find_origin(location, manifest, plan)
+    location_in_user_value = _cut_to_user_value(below, user_value)
+    return (*field, *location_in_user_value), len(location_in_user_value) == len(
+        below
+    ) and user_value is not None
 
 
-def _origin(
+def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """The user's field that a part of an object comes from, the location in it, and its value."""
+    """Return the user's field behind a part of an object, the location in it, and its value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.labels
     if at[:2] == ("metadata", "annotations"):
         return ("metadata", "annotations"), at[2:], plan.annotations
     if manifest["kind"] == KIND:
-        return _of_pod(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
+        return _find_pod_origin(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
     if plan.routing is not None:
         router = plan.routing.at
         args = plan.routing.args
@@ -86,7 +88,7 @@ def _origin(
     return (), at, None
 
 
-def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
+def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
     (role,) = (role for role in plan.roles if role.name == name)
     if at[:3] in (_LEADER, _WORKER):
         pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
@@ -94,15 +96,15 @@ def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Locat
     return role.pods.leader.path[:2], at, None
 
 
-def _kept(location: Location, written: Any) -> Location:
-    """A location as far as it exists in what the user wrote."""
+def _cut_to_user_value(location: Location, user_value: Any) -> Location:
+    """Cut a location where the user's value ends."""
     for count, key in enumerate(location):
         there = (
-            key in written
-            if isinstance(written, Mapping)
-            else isinstance(key, int) and isinstance(written, Sequence) and key < len(written)
+            key in user_value
+            if isinstance(user_value, Mapping)
+            else isinstance(key, int) and isinstance(user_value, Sequence) and key < len(user_value)
         )
-        if not there or isinstance(written, str):
+        if not there or isinstance(user_value, str):
             return location[:count]
-        written = written[key]
+        user_value = user_value[key]
     return location

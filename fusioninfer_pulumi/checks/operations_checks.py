@@ -29,7 +29,7 @@ DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks the budget of each role that has one."""
+    """Check the budget of each role that has one."""
     plan, spec = built.plan, built.args
     roles = {role.name: role for role in plan.roles}
     for budget in plan.operations.budgets:
@@ -51,9 +51,7 @@ def _eviction_findings(
     count = len(role.replicas)
     kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
     if role.scaled_externally:
-        message = (
-            f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1"
-        )
+        message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
         yield error(FIELD_OUT_OF_PLACE, field, message)
     elif kept > count:
         message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
@@ -71,7 +69,7 @@ MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks `monitoring` and each monitor that it makes."""
+    """Check `monitoring` and each monitor that it makes."""
     monitoring = built.plan.operations.monitoring
     if monitoring is None:
         return
@@ -81,20 +79,19 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     for monitor in monitoring.engines:
         yield from _engine_monitor(monitor, roles[monitor.role])
     if not (args.engines or monitoring.picker or found):
-        message = "scrapes nothing: neither engines nor a picker"
+        message = "has no targets: neither engines nor an endpoint picker"
         yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Checks labels, and what alerts and dashboards are made of."""
+    """Check labels, and what alerts and dashboards are made of."""
     at: Location = ("monitoring",)
     own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
         if is_output(built.plan.namespace):
-            message = "its queries name the service's namespace, which must be a plain value for "
-            message += "that, got a pulumi Output"
+            message = "its queries contain the namespace: pass it as a string, not an Output"
             yield error(OUTPUT_NOT_ALLOWED, (*at, field), message)
         own_labels += [
             (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
@@ -114,8 +111,8 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
         yield error(
             MONITORED_TARGET_MISSING,
             (*at, "template" if role.args.template else "leaderTemplate"),
-            f"monitoring finds pods by the ports that containers declare, and {port}, on which "
-            f"{role.name} serves, is not declared; add it to the container's ports "
+            f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
+            "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
     undeclared = [str(rank) for rank in role.pods.ports[1:] if rank not in monitor.rank_ports]
@@ -123,7 +120,7 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
         yield warning(
             MONITORED_TARGET_MISSING,
             (*at, "template" if role.args.template else "leaderTemplate"),
-            "monitoring finds pods by the ports that containers declare: the ranks on "
+            "monitoring finds pods by declared ports: the ranks on "
             f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
 
@@ -140,7 +137,7 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
         yield error(
             MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
-            "the picker serves no metrics; set endpointPicker.metrics of the router to "
+            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
     asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
@@ -148,7 +145,7 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("monitoring", "pickerToken"),
-            "has no effect: only a picker whose metrics are Authenticated asks for a token",
+            "has no effect: only an endpoint picker with metrics Authenticated requires a token",
         )
 
 
@@ -156,7 +153,7 @@ PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
 
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks that something traces, and that the endpoint picker can reach the endpoint."""
+    """Check that something traces, and that the endpoint picker can reach the endpoint."""
     args, picker = built.args.tracing, built.plan.picker
     if args is None:
         return
@@ -165,11 +162,10 @@ def tracing_findings(built: BuiltService) -> Iterator[Finding]:
         yield error(
             PICKER_TRACES_WITHOUT_TLS,
             ("tracing", "endpoint"),
-            f"{family.name} sends traces without TLS, whatever the endpoint says; use http, or "
-            "set tracing.picker to false",
+            f"{family.name} cannot send traces over TLS; use http, or set tracing.picker to false",
         )
     if family is None and not any(role.pods.traced for role in built.plan.roles):
-        message = "has no effect: neither a picker nor an engine traces"
+        message = "has no effect: neither an endpoint picker nor an engine sends traces"
         yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
 
 

@@ -57,7 +57,7 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Scorers and flow control that need metrics of the engines that the picker cannot read."""
+    """Check that the endpoint picker can read the metrics that scorers and flow control need."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
     if scorers:
@@ -79,20 +79,19 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*parts.at, "endpointPicker")
     if len(reported) > 1:
-        message = f"{without} with several engines: a picker reads the metrics of one"
+        message = f"{without} with several engines: an endpoint picker reads the metrics of one"
         yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
-            able = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
+            image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
                 f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
-                f"{metrics.kv_cache}; use {able}"
+                f"{metrics.kv_cache}; use {image}"
             )
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
 def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """A configuration that the user wrote."""
     if parts.intent.strategy is None:
         own_image = is_output(epp.image) or find_family(epp.image) is None
         for finding in check_config(epp.config, epp.family, own_image=own_image):
@@ -134,7 +133,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
 
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """A family that the image contradicts."""
+    """Warn if `family` conflicts with the image."""
     known = None if is_output(epp.image) else find_family(epp.image)
     if known is not None and known is not epp.family:
         message = (
@@ -144,7 +143,7 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """The strategy, and what its release has of it."""
+    """Check the strategy against the endpoint picker's release."""
     if epp.request is None:
         return
     # Which roles there are is checked with the pool.
@@ -161,22 +160,22 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Requests that the picker shall hold, and whether it can."""
+    """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
-        message = "has no effect beside endpointPickerConfig: use its featureGates: [flowControl]"
+        message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
         yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
-            f"{epp.family.name} cannot hold requests: while no pod is ready it answers 503; leave "
-            "the image out, or use v1.3.1 or later, or llm-d's",
+            f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
+            "remove the image, or use v1.3.1 or later, or llm-d's",
         )
 
 
 def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Pairs of prefill and decode within a serving group."""
+    """Check `groupPairing`."""
     at, intent, groups = parts.at, parts.intent, parts.spec.groups
     pairing = epp.args.group_pairing
     field = (*at, "endpointPicker", "groupPairing")
@@ -193,20 +192,19 @@ def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Flags that the user wrote."""
     for finding in check_args(epp.args.args or (), epp.family):
         yield finding.under(*parts.at, "endpointPicker", "args")
 
 
 def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
-    """Findings about a user's own arguments, located in the list; values may be separate words."""
+    """Check the user's arguments; locations are indexes of the list."""
     for index, argument in enumerate(args):
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue
         name = argument.lstrip("-").partition("=")[0]
         reason = family.rejected_flags.get(name)
         if name in OWNED_FLAGS:
-            message = f"--{name} is set by the library, leave it out"
+            message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
             yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
@@ -216,33 +214,33 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 
 def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """What users should know of the picker's metrics, replicas and strategy."""
+    """Check the metrics endpoint, and name a kind that the release requires."""
     at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
     if epp_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
             PICKER_METRICS_UNAUTHENTICATED,
             metrics,
-            "everybody who reaches the picker reads its metrics; Authenticated asks first",
+            "anyone who reaches the endpoint picker can read its metrics; use Authenticated",
         )
     elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,
-            "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
-            "value, got a pulumi Output",
+            "Authenticated needs a cluster-wide name that contains the namespace: pass it as a "
+            "string, not an Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
             CLUSTER_MUST_HAVE,
             (*at, "endpointPicker", "image"),
-            f"{family.name} starts only where the cluster has the kind InferenceObjective "
-            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
+            f"{family.name} requires the kind InferenceObjective (inference.networking.x-k8s.io), "
+            "which releases up to v1.5.0 install",
         )
 
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
-    """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
+    """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
     findings = list(_scorer_findings(family, request))
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
@@ -250,9 +248,10 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
 
 
 def explain_missing_load(scorers: str) -> str:
-    """What happens with these scorers alone, with the figures of docs/routing.md."""
+    """Describe what happens with these scorers alone."""
     return (
-        f"without kv-cache or queue beside {scorers} the picker does not see load: one of three "
+        f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
+        "three "
         "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
         "37 % with load (docs/routing.md)"
     )
@@ -265,12 +264,12 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
-            message = f"no such scorer; {family.name} has {', '.join(able)}"
+            message = f"unknown scorer; {family.name} has {', '.join(able)}"
             yield error(UNKNOWN_VALUE, at, message)
         elif name not in able:
             message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
             if name == "load":
-                message += " (queue reads the same metric, the requests that wait)"
+                message += " (queue reads the same metric, waiting requests)"
             yield error(RELEASE_WITHOUT_FEATURE, at, message)
         elif not (math.isfinite(weight) and weight > 0):
             yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
@@ -280,8 +279,8 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     scorer = next(iter(STRATEGIES[request.strategy]))
     if scorer not in request.scorers:
         message = (
-            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
-            f"{shown(list(request.scorers))}: add it, or choose another strategy"
+            f"strategy {request.strategy.value} uses scorer {scorer}, which is not in "
+            f"{shown(list(request.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
@@ -297,9 +296,9 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         )
 
     if not family.supports_pd:
+        image = find_closest_image(family, lambda candidate: candidate.supports_pd)
         message = (
-            f"{request.strategy.value} needs plugins that no {family.name} image has; "
-            f"use {find_closest_image(family, lambda candidate: candidate.supports_pd)}"
+            f"{request.strategy.value} needs plugins that no {family.name} image has; use {image}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
@@ -315,17 +314,17 @@ REWRITE_TARGET_NOT_SERVED = Rule("rewrite-target-not-served")
 
 
 def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Checks the rewrites of a router role."""
+    """Check the rewrites of a router role."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if not rewrites:
         return
     if epp.family.rewrite_api is None:
-        able = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
+        image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
-            f"{epp.family.name} reads no InferenceModelRewrites: requests would keep the names "
-            f"that they ask for; use {able}",
+            f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
+            f"model names; use {image}",
         )
         return
     served = [(role.name, role.pods.command.requestable_names) for role in parts.served]

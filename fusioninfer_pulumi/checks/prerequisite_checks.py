@@ -52,7 +52,7 @@ _SECONDS = 60.0
 
 
 class Prerequisites:
-    """Compares a cluster with what services need; all problems at once.
+    """Comparison of a cluster with what services need; it reports all problems at once.
 
     Attributes:
         releases: Releases that were found, by product.
@@ -64,7 +64,7 @@ class Prerequisites:
         plans: Sequence[ServicePlan],
         namespaces: Mapping[str, str] | None = None,
     ) -> None:
-        """Reads nothing yet.
+        """Read nothing yet.
 
         Args:
             api: The cluster.
@@ -76,7 +76,7 @@ class Prerequisites:
         self.releases: dict[str, Release] = {}
 
     def findings(self) -> list[Finding]:
-        """Returns everything that the cluster lacks; warnings for what was not read.
+        """Return everything that the cluster lacks; warnings for what was not read.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -148,7 +148,7 @@ class Prerequisites:
             yield warning(RELEASE_UNKNOWN, (), text)
 
     def _release(self, product: Product, definition: Object | None) -> Release | None:
-        """The release in the definition's annotations, else the lowest tag of its images."""
+        """Return the release in the definition's annotations, else the lowest tag of its images."""
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
             bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
@@ -163,7 +163,7 @@ class Prerequisites:
         return min((release for release in tags if release is not None), default=None)
 
     def _field_findings(self) -> Iterator[Finding]:
-        """Yields the fields of objects that the cluster's kinds do not have, by a dry run."""
+        """Yield the fields of objects that the cluster's kinds do not have, by a dry run."""
         answered = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
         for plan, results in zip(self._plans, answered, strict=True):
             for tried, answers in results:
@@ -184,7 +184,7 @@ class Prerequisites:
                             )
 
     def _manager_findings(self) -> Iterator[Finding]:
-        """Yields findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
+        """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
         gangs = [
             plan.service for plan in self._plans if plan.gang is not None and not plan.gang.native
         ]
@@ -228,7 +228,7 @@ class Prerequisites:
             )
 
     def _kubernetes_findings(self) -> Iterator[Finding]:
-        """Yields features that the release of Kubernetes lacks, and warnings about that release."""
+        """Yield features that the release of Kubernetes lacks, and warnings about that release."""
         native = [
             plan.service for plan in self._plans if plan.gang is not None and plan.gang.native
         ]
@@ -267,7 +267,7 @@ class Prerequisites:
 def find_product_needs(
     plans: Sequence[ServicePlan],
 ) -> Mapping[Kind, tuple[Product, Sequence[str]]]:
-    """Returns the kinds that services need, with the product of each and the services.
+    """Return the kinds that services need, with the product of each and the services.
 
     Of several rows of one product the last one counts for all services.
     """
@@ -282,7 +282,7 @@ def find_product_needs(
 
 
 def _objects(plan: ServicePlan) -> Iterator[Object]:
-    """Yields the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
+    """Yield the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
     yield from (tried.manifest for tried in list_dry_run_objects(plan))
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {
@@ -292,7 +292,7 @@ def _objects(plan: ServicePlan) -> Iterator[Object]:
 
 
 def _products_of(manifest: Object) -> Iterator[tuple[Product, Kind]]:
-    """Yields the products that an object needs, each with the API and kind."""
+    """Yield the products that an object needs, each with the API and kind."""
     api, kind = manifest["apiVersion"], manifest["kind"]
     for product in PRODUCTS:
         same = product.group == api.rpartition("/")[0]
@@ -333,5 +333,5 @@ def _has_field(definition: Object, version: str, field: str) -> bool:
 
 
 def _services_need(services: Sequence[str]) -> str:
-    """Subject and verb of a sentence: `a needs`, `a, b need`."""
+    """Write subject and verb of a sentence: `a needs`, `a, b need`."""
     return f"{', '.join(services)} need{'s' if len(services) == 1 else ''}"

@@ -25,62 +25,64 @@ from fusioninfer_pulumi.rules.common import (
 
 
 def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Checks the fields that only containers of the library read."""
+    """Check the fields that only containers of the library read."""
     if args.model is not None:
-        yield from _model_name(args.model)
-    written = [library_generates_container(args, role) for role in args.roles]
+        yield from _check_model_name(args.model)
+    generated = [library_generates_container(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
         if role.component_type is ComponentType.ROUTER:
             continue
-        if written[index]:
-            yield from _release(("roles", index), role, args)
+        if generated[index]:
+            yield from _check_release(("roles", index), role, args)
         elif role.gpus is not None:
-            message = "has no effect: the template names the image; give its resources, or engine"
+            message = (
+                "has no effect: the template sets the image; set its resources there, or set engine"
+            )
             yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
-    if any(written) and args.model is not None:
-        yield from _token(args.model)
+    if any(generated) and args.model is not None:
+        yield from _check_token(args.model)
         return
     if args.engine is not None:
-        message = "has no effect: no role leaves its container to the library"
+        message = "has no effect: every role has its own container"
         yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
     routed = any(role.component_type is ComponentType.ROUTER for role in args.roles)
     if args.image_registry is not None and args.model is None and not routed:
-        message = "has no effect: templates name all images"
+        message = "has no effect: templates set all images"
         yield error(FIELD_WITHOUT_EFFECT, ("imageRegistry",), message)
 
 
-def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Holds a stated release against an image in the template, and against the model."""
+def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
+    """Check `engine.version` against the template's image, the known releases and the model."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
-    stated = role.engine or args.engine
-    if stated is None or stated.version is None:
+    engine = role.engine or args.engine
+    if engine is None or engine.version is None:
         return
     template = role.template or {}
     if (template.get("spec") or {}).get("containers"):
         image = find_serving_container(template, role.container).get("image")
         if image is not None:
-            message = f"stands beside the template's image {image}; remove one"
+            message = f"conflicts with the template's image {image}; remove one of them"
             yield error(STATED_TWICE, (*place, "version"), message)
             return
-    releases = load_argument_table(stated.name.value).releases
-    if stated.version not in releases:
-        near = closest_name(stated.version, releases, cutoff=0.8)
+    releases = load_argument_table(engine.name.value).releases
+    if engine.version not in releases:
+        near = closest_name(engine.version, releases, cutoff=0.8)
         hint = f"did you mean {near}?" if near else f"the newest known is {releases[-1]}."
         message = (
-            f"unknown release of {ENGINES[stated.name.value].title}: {stated.version}; {hint} "
+            f"unknown release of {ENGINES[engine.name.value].title}: {engine.version}; {hint} "
             "Its arguments are not checked"
         )
         yield warning(UNKNOWN_VALUE, (*place, "version"), message)
     name = hub_name(args.model.uri) if args.model is not None else None
     model = find_catalogue_model(name) if name is not None else None
-    if model is None or stated.name.value != CATALOGUE_ENGINE:
+    if model is None or engine.name.value != CATALOGUE_ENGINE:
         return
-    if parse_release(stated.version) < parse_release(model.minimum):
-        message = f"{model.name} needs {model.minimum} or later, got {stated.version}"
+    if parse_release(engine.version) < parse_release(model.minimum):
+        message = f"{model.name} needs {model.minimum} or later, got {engine.version}"
         yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
 
 
-def _model_name(model: ModelArgs) -> Iterator[Finding]:
+def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
     """Warn of a model whose name differs from a known one by a letter or two."""
     name = hub_name(model.uri)
     if name is None or model.config is not None or is_known_model(name):
@@ -91,8 +93,8 @@ def _model_name(model: ModelArgs) -> Iterator[Finding]:
         yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
 
 
-def _token(model: ModelArgs) -> Iterator[Finding]:
+def _check_token(model: ModelArgs) -> Iterator[Finding]:
     name = hub_name(model.uri)
     if name is not None and model.token_secret is None and is_gated(name):
-        message = f"is not given, and {name} is gated: name a Secret with a token"
+        message = f"is missing, and {name} is gated: name a Secret with a token"
         yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)

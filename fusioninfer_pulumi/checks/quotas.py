@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.checks.name_checks import count_groups
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -30,13 +31,13 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Returns the namespaces whose quotas matter: those of pods with accelerators."""
+    """Return the namespaces whose quotas matter: those of pods with accelerators."""
     namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
     return sorted({name for name in namespaces if not is_output(name)})
 
 
 def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
-    """Returns Kueue's LocalQueues that services name, with the services."""
+    """Return Kueue's LocalQueues that services name, with the services."""
     by_queue: dict[Key, list[ServicePlan]] = {}
     for plan in plans:
         key = (plan.namespace, plan.shape.local_queue)
@@ -46,7 +47,7 @@ def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[Service
 
 
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Reads the quotas of a cluster, and returns warnings for each plan.
+    """Read the quotas of a cluster, and returns warnings for each plan.
 
     The same update may raise a quota. What several services exceed together is said of the last of
     them. What the credentials do not allow is in `api.unread`.
@@ -83,11 +84,11 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
                 others = max(all_used - held[resource], Decimal(0))
                 if amount and allowed < amount + others:
-                    beside = f" beside {_text(others)} in use by others" if others else ""
+                    in_use = f" beside {_write(others)} in use by others" if others else ""
                     message = (
                         f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
-                        f"{_text(allowed)} {resource}{beside}, and {_ask(users)} for {amount}: "
-                        "pods beyond it are not created"
+                        f"{_write(allowed)} {resource}{in_use}, and {_services_ask(users)} for "
+                        f"{amount}: pods beyond it are not created"
                     )
                     yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
@@ -95,13 +96,13 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
 def _running(
     api: KubernetesApi, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
-    """Accelerators of the pods of services that exist, None if pods cannot be read."""
+    """Count the accelerators of existing pods of services; None if pods cannot be read."""
     pods = api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
     if pods is None:
         return None
     services = {plan.service for plan in plans}
     own = (pod for pod in pods if pod["metadata"]["labels"][labels.SERVICE] in services)
-    return sum(map(_held, own), Counter[str]())
+    return sum(map(_count_pod, own), Counter[str]())
 
 
 @dataclass(frozen=True)
@@ -148,24 +149,24 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], kueue: 
     for resource in sorted(set().union(*map(_requested, users)) - covered):
         askers = [plan for plan in users if resource in _requested(plan)]
         message = (
-            f"ClusterQueue {name} has no quota of {resource}, which {_ask(askers)} for: "
+            f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(askers)} for: "
             "Kueue starts no replica with it"
         )
         yield askers, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     needed = sum((_accelerators(plan) for plan in users), Counter[str]())
     for resource, amount in needed.items():
-        most = _most(cluster_queue, resource, kueue)
+        most = _admissible(cluster_queue, resource, kueue)
         if resource in covered and most < amount:
             borrowed = " with what it may borrow" if _cohort(cluster_queue) else ""
             message = (
-                f"ClusterQueue {name} allows {_text(most)} {resource}{borrowed}, and "
-                f"{_ask(users)} for {amount}: replicas beyond it wait"
+                f"ClusterQueue {name} allows {_write(most)} {resource}{borrowed}, and "
+                f"{_services_ask(users)} for {amount}: replicas beyond it wait"
             )
             yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
 
 
-def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
-    """The most that a ClusterQueue can ever admit, while no other uses the cohort's quota."""
+def _admissible(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
+    """Return the most that a ClusterQueue can admit while no other uses the cohort's quota."""
     cohort = _root(_cohort(cluster_queue), kueue)
     members = [(_cohort(other), other) for other in kueue.cluster_queues.values()]
     lenders = [
@@ -189,7 +190,7 @@ def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
 
 
 def _flavors(holder: Object, resource: str) -> Iterator[tuple[str, Object]]:
-    """The quotas of one resource in a ClusterQueue or a Cohort, by flavor."""
+    """Yield the quotas of one resource in a ClusterQueue or a Cohort, by flavor."""
     for group in (holder.get("spec") or {}).get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for quota in flavor["resources"]:
@@ -198,14 +199,13 @@ def _flavors(holder: Object, resource: str) -> Iterator[tuple[str, Object]]:
 
 
 def _cohort(cluster_queue: Object) -> str:
-    """The cohort of a ClusterQueue, empty for none."""
+    """Return the cohort of a ClusterQueue, empty for none."""
     # v1beta1 calls it `cohort`.
     spec = cluster_queue["spec"]
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
 def _root(cohort: str, kueue: _Kueue) -> str:
-    """The root of a cohort's tree."""
     passed: set[str] = set()
     while cohort not in passed and cohort in kueue.cohorts:
         passed.add(cohort)
@@ -215,7 +215,7 @@ def _root(cohort: str, kueue: _Kueue) -> str:
 
 
 def _limits(quota: Object) -> dict[str, Decimal]:
-    """Accelerators that a ResourceQuota allows, by name; none if it counts some pods only."""
+    """Return the accelerators that a ResourceQuota allows, by name; none if it has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}
@@ -226,8 +226,8 @@ def _limits(quota: Object) -> dict[str, Decimal]:
     }
 
 
-def _held(pod: Object) -> Counter[str]:
-    """Accelerators of a pod as quotas count them: none once it has ended."""
+def _count_pod(pod: Object) -> Counter[str]:
+    """Count the accelerators of a pod as quotas do: none once it has ended."""
     if (pod.get("status") or {}).get("phase") in _ENDED:
         return Counter()
     requests = pod_requests(pod).items()
@@ -235,19 +235,22 @@ def _held(pod: Object) -> Counter[str]:
 
 
 def _accelerators(plan: ServicePlan) -> Counter[str]:
-    """Accelerators of all pods of a service, by the name of the resource."""
+    """Count the accelerators of all pods of a service, by resource name.
+
+    Autoscaled roles count with `maxReplicas`, and replicas that an update adds count as well.
+    """
     needed = Counter[str]()
     for role in plan.roles:
+        replicas = sum(count_groups(plan.rollout, role, lws) for lws in role.lws)
         pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
         for template, count in pods:
             for resource, amount in pod_requests(template).items():
                 if is_accelerator(resource):
-                    needed[resource] += int(amount) * count * len(role.replicas)
+                    needed[resource] += int(amount) * count * replicas
     return +needed
 
 
 def _requested(plan: ServicePlan) -> set[str]:
-    """Names of the resources that pods of a service request."""
     return {
         resource
         for role in plan.roles
@@ -261,11 +264,11 @@ def _by_name(objects: Iterable[Object]) -> dict[str, Object]:
     return {item["metadata"]["name"]: item for item in objects}
 
 
-def _ask(users: Sequence[ServicePlan]) -> str:
-    """Subject and verb of a sentence: `a asks`, `a, b ask`."""
+def _services_ask(users: Sequence[ServicePlan]) -> str:
+    """Write subject and verb of a sentence: `a asks`, `a, b ask`."""
     names = ", ".join(dict.fromkeys(plan.service for plan in users))
     return f"{names} ask{'s' if len(users) == 1 else ''}"
 
 
-def _text(amount: Decimal) -> str:
+def _write(amount: Decimal) -> str:
     return quantity.write(amount)

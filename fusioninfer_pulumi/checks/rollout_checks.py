@@ -38,18 +38,18 @@ UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-r
 
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
-    """Yields the findings of `rollout` and `wait` of a service and its roles."""
+    """Yield the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
-            "Scheduled waits for nothing here: the pods are no gang; use Available or None",
+            "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
         )
     if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("rollout", "roleOrder"),
-            "has no effect: a single role runs pods",
+            "has no effect with a single role",
         )
     if plan.rollout.level is RolloutLevel.GROUP:
         yield from _groups(plan)
@@ -60,7 +60,7 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
 
 
 def startup_findings(plan: Topology) -> Iterator[Finding]:
-    """Warns of engines that may take longer to start than an update waits for them."""
+    """Warn of engines that may take longer to start than an update waits for them."""
     for role in plan.roles:
         if role.args.startup is None:
             continue
@@ -74,8 +74,7 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
                 yield warning(
                     STARTUP_ABOVE_TIMEOUT,
                     ("roles", role.position, "startup"),
-                    f"allows {longest} s, and an update gives up after {field} ({text}): raise "
-                    "that",
+                    f"allows {longest} s, but {field} is {text}; raise {field}",
                 )
 
 
@@ -84,7 +83,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("rollout", "level"),
-            "Group needs groups, and the service has none",
+            "Group requires groups, and the service has none",
         )
         return
     for role in plan.roles:
@@ -94,14 +93,14 @@ def _groups(plan: Topology) -> Iterator[Finding]:
                 yield error(
                     FIELD_OUT_OF_PLACE,
                     locate_rollout_field(role, field),
-                    "applies to one role, and rollout.level is Group: whole groups change; remove "
-                    "it, or use level Role",
+                    "applies to one role and conflicts with rollout.level Group, which updates "
+                    "whole groups; remove it, or use level Role",
                 )
     if plan.rollout.max_surge is not None:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("rollout", "maxSurge"),
-            "counts replicas, and rollout.level is Group; remove it",
+            "counts replicas and conflicts with rollout.level Group; remove it",
         )
     rollout, groups = group_rollout(plan), plan.groups
     if rollout.partition > groups:
@@ -115,7 +114,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "level"),
-            "Group lets an update take the only group down, and so the service",
+            "Group lets an update take down the only group, and thus the service",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
@@ -154,14 +153,14 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
 
 def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
-    """Yields the findings of `rollout` with the layout, once for a field that roles share."""
+    """Yield the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
-            "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
-            "with the highest ordinal, and stands still there while it lacks room",
+            "LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role is "
+            "updated from the highest ordinal, and stops there while that one is unschedulable",
         )
     findings = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
     yield from dict.fromkeys(findings)
@@ -182,7 +181,8 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield error(
             FIELD_OUT_OF_PLACE,
             locate_rollout_field(role, "max_surge"),
-            f"needs layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet has "
+            f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
+            "has "
             "exactly one replica",
         )
     if not per_role:
@@ -191,7 +191,7 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield error(
             FIELD_OUT_OF_PLACE,
             locate_rollout_field(role, "partition"),
-            f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
+            f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
@@ -223,7 +223,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield warning(
             UPDATE_NEEDS_ROOM,
             locate_rollout_field(role, "max_surge"),
-            f"LeaderWorkerSet keeps the additional replicas until partition is 0 again, got "
+            "LeaderWorkerSet keeps the additional replicas until partition is 0, got "
             f"{rollout.partition}",
         )
     more = f"{rollout.max_surge} more of {role.name}"
@@ -235,8 +235,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield warning(
             UPDATE_NEEDS_ROOM,
             locate_rollout_field(role, "max_surge"),
-            f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it "
-            "runs",
+            f"an update needs {room}: LeaderWorkerSet starts them first, and waits until they run",
         )
 
 
@@ -246,9 +245,9 @@ def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield warning(
             UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS,
             ("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
-            f"with layout: PerRole an update of {role.name} needs room for all of its {count} "
-            "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
-            "never runs; lower replicas before an update, or use layout: PerReplica",
+            f"with layout: PerRole an update of {role.name} needs capacity for all {count} "
+            "replicas: LeaderWorkerSet starts with the highest one and stops if that never runs; "
+            "lower replicas before an update, or use layout: PerReplica",
         )
 
 

@@ -43,14 +43,14 @@ NETWORK_POLICY = Rule("network-policy")
 
 
 def route_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks that there is a route, and that it attaches to a Gateway."""
+    """Check that there is a route, and that it attaches to a Gateway."""
     args, route, field = parts.args, parts.route, (*parts.at, "httproute")
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
             yield warning(
                 ROUTE_MISSING,
                 field,
-                "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
+                "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
                 f"{'finds the pool' if parts.args.picks_endpoints else 'comes through a gateway'}; "
                 "give httproute, gateway.refs or gateway: {}",
             )
@@ -59,12 +59,13 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             ROUTE_WITHOUT_GATEWAY,
             (*field, "parentRefs"),
-            "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
+            "name no Gateway, so the route receives no requests; set them, gateway.refs or "
+            "gateway: {}",
         )
 
 
 def network_policy_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks that NetworkPolicies let in the gateway's proxies and the readers of metrics.
+    """Check that NetworkPolicies let in the gateway's proxies and the readers of metrics.
 
     No other field removes policies: who reaches the pods would change unnoticed.
     """
@@ -77,20 +78,20 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
             yield error(
                 NETWORK_POLICY,
                 field,
-                f"it is not known where the gateway's proxies run; set gatewayNamespace or gateway"
-                f"{refs}; enabled: false lets everybody in",
+                "the location of the gateway's proxies is unknown; set gatewayNamespace or gateway"
+                f"{refs}; enabled: false allows all",
             )
     elif parts.spec.monitoring is not None and not plan.metrics:
         yield error(
             NETWORK_POLICY,
             field,
-            "keeps Prometheus out, which monitoring needs; set metrics to the NetworkPolicyPeers "
-            "that read metrics; enabled: false lets everybody in",
+            "blocks Prometheus, which monitoring needs; set metrics to the NetworkPolicyPeers "
+            "that read metrics, or enabled: false to allow all",
         )
 
 
 def several_pools_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks `split`, and every rule that leads to several pools against the implementation."""
+    """Check `split`, and every rule that leads to several pools against the implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
     if route is None:
         return
@@ -100,14 +101,14 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
             yield error(
                 FIELD_WITHOUT_EFFECT,
                 split,
-                "has no effect: every rule has backendRefs of its own; write weights there",
+                "has no effect: every rule has its own backendRefs; write weights there",
             )
         if implementation.several_pools is SeveralPools.NO:
             yield error(
                 SEVERAL_POOLS_UNSUPPORTED,
                 split,
-                f"{implementation.name} takes one InferencePool in a rule; give the other service "
-                "a route of its own, by a header or a host name",
+                f"{implementation.name} allows one InferencePool in a rule; give the other "
+                "service its own route, by a header or a host name",
             )
         elif route.splits:
             yield from _several_pools(split, implementation)
@@ -121,13 +122,12 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
-    "Gateway to 1.1 takes one pool in a rule",
-    SeveralPools.NO: "{name} takes one InferencePool in a rule",
+    "Gateway to 1.1 allows one pool in a rule",
+    SeveralPools.NO: "{name} allows one InferencePool in a rule",
     SeveralPools.ONE_EPP: "lead to several InferencePools: the shares hold, but {name} to 1.30 "
-    "asks the picker of one pool for all of the rule's requests, and where that pool has no ready "
-    "pod all of them fail (istio#61594)",
-    SeveralPools.UNTESTED: "lead to several InferencePools: what becomes of that is not known of "
-    "{name}",
+    "asks the endpoint picker of one pool for all of the rule's requests, "
+    "and all fail if that pool has no ready pod (istio#61594)",
+    SeveralPools.UNTESTED: "lead to several InferencePools: untested with {name}",
 }
 
 
@@ -138,11 +138,11 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
 
 
 def pool_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
+    """Check the declared roles against the pool, which holds the pods of the `served` ones."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
     if not parts.args.picks_endpoints:
-        why = "a gateway speaks plain HTTP to a Service without a BackendTLSPolicy"
+        why = "a gateway sends plain HTTP to a Service without a BackendTLSPolicy"
         yield from _https_findings(served, why)
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
@@ -170,16 +170,17 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
         yield error(
             SERVING_PORTS_DIFFER,
             at,
-            f"the pods of a pool serve on {same}, the roles on different ones ({ports}); give "
-            f"them {same}",
+            f"pods of a pool must serve on {same}, got {ports}; give the roles {same}",
         )
     elif parts.args.pool is not None and parts.args.pool.target_ports is not None:
         yield from _target_ports((*at, "pool", "targetPorts"), parts.args.pool.target_ports, served)
-    yield from _https_findings(served, "gateway and picker speak plain HTTP to the pods of a pool")
+    yield from _https_findings(
+        served, "gateway and endpoint picker send plain HTTP to pods of a pool"
+    )
 
 
 def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
-    """Warns of engines with a certificate of their own."""
+    """Warn of engines with a certificate of their own."""
     for role in served:
         if role.pods.command.serves_https:
             message = f"serves HTTPS, but {why}; end TLS at the Gateway"
@@ -189,21 +190,21 @@ def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
 def _target_ports(
     at: Location, ports: Sequence[int], served: Sequence[RolePlan]
 ) -> Iterator[Finding]:
-    """Checks target ports of the user's own against what listens in the pods."""
+    """Check target ports of the user's own against what listens in the pods."""
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
         if role.pods.port not in ports:
             yield error(
                 SERVING_PORTS_DIFFER,
                 at,
-                f"leave out {role.pods.port}, on which {role.name} serves; add it, or set the "
-                "role's port",
+                f"lack {role.pods.port}, on which {role.name} serves; add it, or set the role's "
+                "port",
             )
         elif sidecar is not None and set(ports) != set(sidecar.ports):
             yield error(
                 SERVING_PORTS_DIFFER,
                 at,
-                f"name other ports than the sidecar of {role.name} listens on "
+                f"differ from the ports of the sidecar of {role.name} "
                 f"({', '.join(map(str, sidecar.ports))}); remove this, and set "
                 "parallelism.portPerRank or the sidecar's --data-parallel-size",
             )
@@ -219,7 +220,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
         yield error(
             DISAGGREGATION_ROLE_MISSING,
             field,
-            f"{Strategy.PD_DISAGGREGATION.value} needs a prefiller and a decoder; there is no "
+            f"{Strategy.PD_DISAGGREGATION.value} requires a prefiller and a decoder; there is no "
             f"{' and no '.join(missing)}",
         )
     elif workers:
@@ -231,7 +232,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
 
 
 def grant_findings(parts: Routing) -> Iterator[Finding]:
-    """One warning for each grant that is not created, one error for each that has no name."""
+    """Check that routes to other namespaces have a ReferenceGrant."""
     namespace, needed = parts.spec.namespace, parts.grants
     created = bool(parts.args.reference_grants)
     for grant in needed:
@@ -240,29 +241,30 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
                 yield warning(
                     REFERENCE_GRANT_MISSING,
                     grant.at,
-                    f"routes of namespace {grant.from_namespace} may not lead to {grant.to_kind} "
-                    f"{grant.to_name} without a ReferenceGrant beside it; referenceGrants: true "
-                    "creates it",
+                    f"routes of namespace {grant.from_namespace} may not refer to {grant.to_kind} "
+                    f"{grant.to_name} without a ReferenceGrant in its namespace; referenceGrants: "
+                    "true creates it",
                 )
         elif created and is_output(namespace):
             yield error(
                 OUTPUT_NOT_ALLOWED,
                 grant.at,
-                "the ReferenceGrant's name is made of the service's namespace, which must be a "
-                "plain value for that, got a pulumi Output",
+                "the ReferenceGrant's name contains the service's namespace: pass it as a string, "
+                "not an Output",
             )
         elif not created:
             yield warning(
                 REFERENCE_GRANT_MISSING,
                 grant.at,
-                f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}: that needs a "
-                f"ReferenceGrant there, from {grant.from_kind} in the service's namespace; "
+                f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}, which "
+                f"requires a ReferenceGrant there, from {grant.from_kind} in the service's "
+                "namespace; "
                 "referenceGrants: true creates it",
             )
 
 
 def name_findings(parts: Routing) -> Iterator[Finding]:
-    """One error about names that become label values, which end at 63 characters."""
+    """Check names that become label values, which are limited to 63 characters."""
     service, gateway = parts.service, parts.gateway
     derived = []
     if parts.args.picks_endpoints:

@@ -57,7 +57,7 @@ _WORDS = 600
 
 @dataclass(frozen=True)
 class DryRunObject:
-    """An object to try, and where it comes from.
+    """An object to send in a dry run, and where it comes from.
 
     Attributes:
         manifest: The object.
@@ -78,7 +78,7 @@ class DryRunObject:
         return name if self.template is None else f"the {self.manifest['kind']} of {name}"
 
     def in_rendered(self, location: Location) -> Location:
-        """The location in the plan's object of a location in this one."""
+        """Translate a location in this object to one in the plan's object."""
         if self.template is None:
             return location
         count = len(self.within)
@@ -91,7 +91,7 @@ _OF_TEMPLATES = (("metadata",), ("spec",))
 
 
 def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
-    """The distinct objects of a plan without errors, and what controllers make of them.
+    """Return the distinct objects of a plan, and those that controllers create from them.
 
     Replicas of a role differ in names only, and so do serving groups.
     """
@@ -122,7 +122,7 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Returns what the API server would refuse of each plan without errors; nothing is stored.
+    """Return what the API server would refuse of each plan without errors; nothing is stored.
 
     Args:
         api: The cluster.
@@ -148,7 +148,7 @@ def dry_run_objects(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
-    """Returns the answers to the objects of each plan; arguments as of `server_findings`."""
+    """Return the answers to the objects of each plan; arguments as of `server_findings`."""
     tried = [
         (index, attempt)
         for index, plan in enumerate(plans)
@@ -169,7 +169,7 @@ def dry_run_objects(
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """What to send after an answer that says nothing about the object itself; None for nothing."""
+    """Return what to send after an answer that is not about the object itself; None for nothing."""
     metadata = manifest["metadata"]
     if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -184,7 +184,7 @@ def findings_of_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Returns the findings of all answers to the objects of a plan, equal ones once."""
+    """Return the findings of all answers to the objects of a plan, equal ones once."""
     by_field: dict[tuple[Location, str], Finding] = {}
     for tried, answers in results:
         for answer in answers or ():
@@ -201,19 +201,21 @@ def findings_of_answers(
 def _of_answer(
     plan: ServicePlan, tried: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yields the findings of one answer, each after the words that make it the same as another."""
+    """Yield the findings of one answer, each after the words that make it the same as another."""
     if answer.accepted:
         return
     kind = tried.manifest["kind"]
     at = find_user_field((), tried.rendered, plan)[0]
     if answer.code == 0:
         words = f"{kind} of {tried.manifest['apiVersion']}"
-        message = f"the cluster has no kind {words}: install what provides it, or leave it out"
+        message = (
+            f"the cluster does not have kind {words}; install what provides it, or remove the field"
+        )
         yield words, warning(KIND_NOT_INSTALLED, at, message)
     elif _lacks_namespace(answer):
         message = (
-            f"the namespace does not exist yet: tried in {FALLBACK_NAMESPACE}, without the "
-            "policies and quotas of its own"
+            f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
+            "its policies and quotas"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
     elif RIGHTS.search(answer.words):
@@ -244,9 +246,9 @@ def _refusals(
             # It may recognize controllers by their user, and the dry run has another user.
             or (tried.template is not None and _WEBHOOK in answer.words)
         )
-        say = warning if lenient else error
-        message = f"the API server refuses {tried.name}: {name}{_shown(words)}"
-        yield words, say(API_SERVER_REFUSES, at, message)
+        make_finding = warning if lenient else error
+        message = f"the API server rejects {tried.name}: {name}{_shown(words)}"
+        yield words, make_finding(API_SERVER_REFUSES, at, message)
 
 
 RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
@@ -260,7 +262,7 @@ def _lacks_namespace(answer: Answer) -> bool:
 
 
 def _missing_reference(answer: Answer) -> str:
-    """The field of a pod whose object does not exist, empty for any other answer."""
+    """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
         for field, (words, _) in REFERENCES.items():
             if words.search(answer.words):
@@ -277,7 +279,7 @@ def _is_silent(answer: Answer) -> bool:
 
 
 def causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Returns field and words of each cause; of an answer without causes, its message's own."""
+    """Return field and words of each cause; of an answer without causes, its message's own."""
     if answer.causes:
         return answer.causes
     words = _HEAD.sub("", answer.words)
@@ -296,14 +298,14 @@ _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def parsed(field: str) -> Location:
-    """The location that a field of the API server's means: `spec.containers[0].env[2].name`."""
+    """Parse a field as the API server writes it: `spec.containers[0].env[2].name`."""
     return tuple(
         int(index) if index.isdigit() else index or key for index, key in _PART.findall(field)
     )
 
 
 def _indexed(location: Location, value: Any) -> Location:
-    """The location with indexes in place of the keys that items of lists are applied by."""
+    """Replace the merge keys of list items by indexes."""
     indexed: list[str | int] = []
     for part in location:
         key = _index(part, value) if isinstance(value, list) and isinstance(part, str) else part
@@ -316,7 +318,7 @@ def _indexed(location: Location, value: Any) -> Location:
 
 
 def _index(part: str, items: Sequence[Any]) -> str | int:
-    """The index of the item that a part such as `name="vllm"` means, the part if it means none."""
+    """Return the index of the item with a merge key such as `name="vllm"`, else the key."""
     keys = dict(_KEYED.findall(part))
     for index, item in enumerate(items):
         if keys and all(str(item.get(key)) == text for key, text in keys.items()):
@@ -330,7 +332,7 @@ def _shown(words: str) -> str:
 
 
 def _sendable(manifest: Object, namespace: str) -> Object:
-    """The object as JSON, with `STAND_IN` for what is not known yet."""
+    """Return the object as JSON, with `STAND_IN` for values that are not known yet."""
     sent: Object = _known(manifest)
     if pulumi_outputs.is_output(manifest["metadata"].get("namespace")):
         sent["metadata"]["namespace"] = namespace
@@ -351,7 +353,7 @@ def _known(value: Any) -> Any:
 
 
 def _derived(manifest: Object) -> Iterator[DryRunObject]:
-    """What controllers make of an object, as far as the API server judges it."""
+    """Yield the StatefulSets and pods that controllers create from an object."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == LEADER_WORKER_SET:
         yield from _of_leader_worker_set(manifest)
@@ -369,7 +371,7 @@ def _derived(manifest: Object) -> Iterator[DryRunObject]:
 
 
 def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
-    """The StatefulSets of a replica and one pod of each, as LeaderWorkerSet 0.9 makes them.
+    """Yield the StatefulSets of a replica and one pod of each, as LeaderWorkerSet 0.9 creates them.
 
     Its webhook adds variables and addresses to the pods on the server.
     """
@@ -405,7 +407,7 @@ def _stateful(
     selector: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> Iterator[DryRunObject]:
-    """A StatefulSet with a template of a LeaderWorkerSet, and its last pod.
+    """Yield a StatefulSet with a template of a LeaderWorkerSet, and its last pod.
 
     `names` are that of the StatefulSet and of its Service, and the last ordinal: 0 for leaders,
     those of workers begin with 1.
@@ -456,7 +458,7 @@ def _labelled(
 
 
 def _pod(source: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
-    """A pod with a template; `owner` has the version, kind and name of what creates it."""
+    """Build a pod; `owner` is the version, kind and name of its controller."""
     version, kind, owner_name = owner
     reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": _UID}
     metadata = {
@@ -474,6 +476,6 @@ def _pod(source: Object, template: Object, name: str, owner: tuple[str, str, str
 
 
 def _without(spec: Mapping[str, Any], reference: str) -> Object:
-    """A pod's spec without a reference and what follows from it."""
+    """Return a pod's spec without a reference and the fields derived from it."""
     fields = (reference, *REFERENCES[reference][1])
     return {key: value for key, value in spec.items() if key not in fields}

@@ -25,26 +25,25 @@ Check = Callable[[BuiltService], Iterable[Finding]]
 
 
 def _name(built: BuiltService) -> Iterator[Finding]:
-    """The service's own name."""
     service = built.plan.service
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
             INVALID_FORMAT,
             ("metadata", "name"),
-            f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
+            "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
         )
 
 
 def _names(built: BuiltService) -> Iterator[Finding]:
-    """Names that are made of those of the service and its roles."""
+    """Check names derived from those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
-    """What a missing endpoint picker means for clients."""
+    """Check what clients reach without an endpoint picker."""
     plan = built.plan
     if plan.shape.picks_endpoints:
         return
@@ -55,7 +54,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
-            f"no {lacking}: nothing pairs prefill with decode, clients reach the decoders only; "
+            f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
+            "decoders; "
             f"{remedy}",
         )
     entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
@@ -63,13 +63,13 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         if role.pods.rank_ports == 1:
             continue
         asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
-        say = error if asked else warning
+        make_finding = error if asked else warning
         field = ("parallelism", "portPerRank") if asked else ()
-        yield say(
+        yield make_finding(
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
-            f"{role.name} serves on ports {role.pods.ports_text}, and the Service reaches "
-            f"{role.pods.port} alone: the other ranks get no requests; {remedy}, or let the "
+            f"{role.name} serves on ports {role.pods.ports_text}, but the Service reaches only "
+            f"{role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
             "ranks share a port",
         )
     ports = {role.pods.port for role in entry}
@@ -84,10 +84,10 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
 
 
 def _placement(built: BuiltService) -> Iterator[Finding]:
-    """A `placement` that is not carried out; `place` removes those that are."""
+    """Warn of a `placement` that has no effect; `place` removes it once applied."""
     message = (
-        "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` "
-        "on the command line"
+        "has no effect by itself: call `place` in a program, or pass `--inventory` on the command "
+        "line"
     )
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)

@@ -64,7 +64,7 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
-    """Returns the plan of one service.
+    """Return the plan of one service.
 
     A plan with errors in its findings cannot be rendered. Findings never raise.
 
@@ -79,18 +79,18 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
     findings = [*expansion.findings, *of_presets]
     # Other findings about a role whose container could not be written mean nothing.
-    unwritten = expansion.incomplete
-    others = (*built.findings, *_findings(built), *problems)
-    findings += [finding for finding in others if finding.location[:2] not in unwritten]
+    incomplete = expansion.incomplete
+    others = (*built.findings, *_check_stages(built), *problems)
+    findings += [finding for finding in others if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
-    return replace(plan, findings=tuple(_at_written(finding, args) for finding in ordered))
+    return replace(plan, findings=tuple(_locate_in_role(finding, args) for finding in ordered))
 
 
-def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """The finding at the field that the user wrote, if it is in generated parts of a template."""
+def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
+    """Move a finding in a generated part of a template to the field that the user wrote."""
     match finding.location:
         case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
             role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
@@ -108,8 +108,7 @@ def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
     return finding
 
 
-def _findings(built: BuiltService) -> Iterator[Finding]:
-    """The findings of all stages, in their order."""
+def _check_stages(built: BuiltService) -> Iterator[Finding]:
     for ctx, pods in built.pods:
         for of_pods in _POD_CHECKS:
             yield from of_pods(pods, ctx)
@@ -133,8 +132,8 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
 def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
-    """The memory of roles whose accelerators are known, and what their engines refuse."""
-    if not any(_concerns_capacity(role) for role in plan.roles):
+    """Estimate and check the memory of roles whose accelerators are known."""
+    if not any(_needs_capacity_check(role) for role in plan.roles):
         return {}, []
     # Imported here: only such services need it.
     from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
@@ -148,7 +147,7 @@ def check_memory(
     return memory, list(findings)
 
 
-def _concerns_capacity(role: RolePlan) -> bool:
+def _needs_capacity_check(role: RolePlan) -> bool:
     """Whether a role names accelerators or nodes, splits its model, or limits its sequences."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
@@ -163,7 +162,7 @@ def _concerns_capacity(role: RolePlan) -> bool:
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
-    """Returns the plans of all services of one program, in the same order.
+    """Return the plans of all services of one program, in the same order.
 
     Findings include objects that two services would share, and routes that send a share of requests
     to another service.
@@ -176,6 +175,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Returns the plans with findings of objects that services or roles would share."""
+    """Return the plans with findings of objects that services or roles would share."""
     cluster = Cluster()
     return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

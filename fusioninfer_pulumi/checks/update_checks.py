@@ -37,7 +37,7 @@ def check_update(
     manifests: Iterable[Mapping[str, Any]],
     existing: Mapping[str, StackLws] | None,
 ) -> list[Finding]:
-    """Returns changes of existing LeaderWorkerSets that cannot be made, or not one by one.
+    """Return changes of existing LeaderWorkerSets that cannot be made, or not one by one.
 
     Args:
         plan: The service.
@@ -69,7 +69,7 @@ def check_update(
 def check_layout_switch(
     component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Returns an error if the layout changes and this update may not change it.
+    """Return an error if the layout changes and this update may not change it.
 
     Args:
         component: Logical name of the service's component.
@@ -97,7 +97,7 @@ def check_layout_change(
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
-    """Returns an error if the layout changes and this update may not change it.
+    """Return an error if the layout changes and this update may not change it.
 
     A role with another name starts beside the old one, whose LeaderWorkerSets Pulumi deletes when
     the new ones are available. Under the same name the objects that controllers derive collide:
@@ -115,15 +115,15 @@ def check_layout_change(
     # Without a written layout it changes with the first and the last `autoscaling`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
-    staying = sorted(name for name, role in others.items() if role in roles or name in planned)
-    if staying:
+    unchanged = sorted(name for name, role in others.items() if role in roles or name in planned)
+    if unchanged:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
-                f"{layout.value} cannot take the place of {other.value} in a role that runs "
-                f"({listed(staying)}); {keep}give each role another name in the same update, "
-                "which starts its replicas beside the old ones and needs room for both, or set "
+                f"{layout.value} cannot replace {other.value} in a running role "
+                f"({listed(unchanged)}); {keep}rename each role in the same update, which starts "
+                "the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
             )
@@ -133,15 +133,15 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(others))}) would end before the new ones "
-                "serve: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({listed(sorted(others))}) would stop before the new ones are "
+                "ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []
 
 
 def check_subgroup_policies(plan: Topology, differing: Collection[str]) -> list[Finding]:
-    """Returns an error for each role that a changed subgroup policy would interrupt.
+    """Return an error for each role that a changed subgroup policy would interrupt.
 
     LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
     `maxUnavailable` would end at once.
@@ -150,14 +150,16 @@ def check_subgroup_policies(plan: Topology, differing: Collection[str]) -> list[
         return []
     changing = {step.name for step in update_order(plan) if not step.frozen}
     return [
-        finding for role in plan.roles for finding in _refused(plan, role, changing & {*differing})
+        finding
+        for role in plan.roles
+        for finding in _policy_findings(plan, role, changing & {*differing})
     ]
 
 
 def check_kueue_changes(
     plan: Topology, changes: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[Finding]:
-    """Returns an error for each role with a change that Kueue's webhook rejects.
+    """Return an error for each role with a change that Kueue's webhook rejects.
 
     `changes` has LeaderWorkerSets before and after by name, without those that are replaced.
     """
@@ -176,9 +178,9 @@ def check_kueue_changes(
                 error(
                     KUEUE_IMMUTABLE,
                     ("roles", role.position),
-                    f"Kueue rejects another {', '.join(rejected)} for a LeaderWorkerSet that runs; "
-                    "rename the role in the same update, which starts its replicas beside the old "
-                    "ones",
+                    f"Kueue rejects a change of {', '.join(rejected)} in a running "
+                    "LeaderWorkerSet; rename the role in the same update, which starts the new "
+                    "replicas next to the old ones",
                 )
             )
     return findings
@@ -209,7 +211,9 @@ def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
+def _policy_findings(
+    plan: Topology, role: RolePlan, changing: Collection[str]
+) -> Iterator[Finding]:
     rollout = resolve_rollout(plan.rollout, role)
     changed = [lws for lws in role.lws if lws.name in changing]
     if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
@@ -223,8 +227,8 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
         yield error(
             SUBGROUP_POLICY_IMMUTABLE,
             ("roles", role.position, SUB_GROUP_POLICY),
-            "LeaderWorkerSet does not change it after creation: "
-            f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
+            f"LeaderWorkerSet cannot change it after creation: {replicas} replicas of {role.name} "
+            "would be replaced at once; rename the role in the "
             "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
             "interruption is acceptable (docs/rollout.md)",
         )

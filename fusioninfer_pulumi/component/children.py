@@ -115,7 +115,7 @@ class Children:
         manifests: Sequence[Manifest],
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers all objects in apply order; `child_options` are those of every child."""
+        """Register all objects in apply order; `child_options` are those of every child."""
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
         self._writes_files = renders_yaml(component)
@@ -149,12 +149,12 @@ class Children:
             self._update.start()
 
     def of_type(self, kind: type[Made]) -> dict[str, Made]:
-        """The objects of a type by Kubernetes name, in apply order."""
+        """Return the objects of a type by Kubernetes name, in apply order."""
         resources = self.by_name(kind.__name__).items()
         return {name: resource for name, resource in resources if isinstance(resource, kind)}
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
-        """The objects of a kind by Kubernetes name, in apply order."""
+        """Return the objects of a kind by Kubernetes name, in apply order."""
         children = self._registered.get(kind, ())
         return {manifest["metadata"]["name"]: resource for manifest, resource in children}
 
@@ -171,7 +171,7 @@ class Children:
         return combined([self.yaml_only, self.observed, *services], deadline)
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
-        """Name of the component and what the object's name has after the service's."""
+        """Return the name of the component and what the object's name has after the service's."""
         metadata = manifest["metadata"]
         # Objects of the cluster or of other namespaces have our namespace before that.
         object_name = re.split(r"[.:]", metadata["name"])[-1]
@@ -213,7 +213,7 @@ class Children:
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     def _annotated(self, manifest: Manifest) -> Manifest:
-        """The object as it is registered: with annotations that only the provider reads."""
+        """Return the object as it is registered: with annotations that only the provider reads."""
         extra = await_annotations(manifest, self._plan)
         if not extra or self._writes_files is True:
             return manifest
@@ -223,7 +223,7 @@ class Children:
 
 
 def _group(manifest: Manifest) -> str | None:
-    """The serving group that an object belongs to, None if it belongs to all."""
+    """Return the serving group that an object belongs to, None if it belongs to all."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
 
@@ -247,7 +247,7 @@ def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
 
 
 def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
-    """How long the provider may take for an object; None for its own limits."""
+    """Return how long the provider may take for an object; None for its own limits."""
     kind, delete = manifest["kind"], _deletion_timeout(manifest)
     if kind == "Job" and plan.model is not None and plan.model.warm_up:
         # Always awaited: the pods would find no model.
@@ -289,7 +289,7 @@ def lws_options(
 
 
 def _deletion_timeout(manifest: Manifest) -> str | None:
-    """How long the deletion of an object with pods may take, as a duration.
+    """Return how long the deletion of an object with pods may take, as a duration.
 
     The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
     default of 10 minutes is enough.

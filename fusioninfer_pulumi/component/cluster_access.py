@@ -39,12 +39,12 @@ _programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = We
 
 
 def reads_cluster() -> bool:
-    """Whether this run reads clusters: an update by Pulumi, no preview, no test with mocks."""
+    """Return whether this run reads clusters: only updates by Pulumi do."""
     return has_engine() and not pulumi.runtime.is_dry_run()
 
 
 async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
-    """Kubeconfig and context of a component's provider; each None for what kubectl would use."""
+    """Return kubeconfig and context of a component's provider; None for kubectl's default."""
     provider = provider_of(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
@@ -58,7 +58,7 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
 
 
 async def has_known_cluster(component: pulumi.Resource) -> bool:
-    """Whether a preview knows which cluster the component's objects go to.
+    """Return whether a preview knows which cluster the component's objects go to.
 
     The kubeconfig of an explicit provider may be that of a cluster which the update creates first.
     """
@@ -74,7 +74,7 @@ class Cluster:
         self._where: tuple[str | None, str | None, str] | None = None
 
     async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
-        """Runs `call` in a thread, with kubeconfig, context, namespace and `arguments`.
+        """Run `call` in a thread, with kubeconfig, context, namespace and `arguments`.
 
         Raises UnreadableError where the cluster does not answer within `seconds`.
         """
@@ -114,7 +114,7 @@ class LiveState:
         self._api: KubernetesApi | None = None
 
     async def read(self, manifests: Iterable[Mapping[str, Any]]) -> Live:
-        """Returns the service's objects of these kinds by name.
+        """Return the service's objects of these kinds by name.
 
         Raises UnreadableError where they cannot be read.
         """
@@ -122,7 +122,7 @@ class LiveState:
         return await self._cluster.read(self.listed, self._service, kinds, seconds=_READ_SECONDS)
 
     async def read_lws(self) -> dict[str, Snapshot]:
-        """Reads the LeaderWorkerSets of the update, by name.
+        """Read the LeaderWorkerSets of the update, by name.
 
         Raises UnreadableError where they cannot be read.
         """
@@ -141,7 +141,7 @@ class LiveState:
         service: str,
         kinds: Iterable[tuple[str, str]],
     ) -> Live:
-        """Lists objects in a thread: one request for 500 of each kind."""
+        """List objects in a thread: one request for 500 of each kind."""
         # After a failure, such as expired credentials, the next read connects again.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         selector = f"{labels.SERVICE}={service}"

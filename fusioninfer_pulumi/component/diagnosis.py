@@ -63,14 +63,14 @@ class Snapshot:
     workloads: Sequence[Object] = ()
 
     def pods_of(self, lws: str) -> list[Object]:
-        """The pods of a LeaderWorkerSet."""
+        """Return the pods of a LeaderWorkerSet."""
         return [pod for pod in self.pods if label_of(pod, labels.LWS_NAME) == lws]
 
 
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Snapshot of a service's pods, their warnings, its PodGroups, and what nodes have free.
+    """Return a service's pods, their warnings, its PodGroups, and the nodes around them.
 
     `kubeconfig` is a path or text; it and `context` are None for what kubectl would use. What one
     has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
@@ -100,7 +100,7 @@ def read_service(
 def read_pods(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Snapshot of a service's pods alone; raises UnreadableError where they cannot be read."""
+    """Return a service's pods alone; raises UnreadableError if they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
@@ -117,7 +117,7 @@ def watch_service(
     enough: Callable[[Snapshot], bool],
     seconds: float,
 ) -> Snapshot:
-    """Watches a service's pods: what a crashed pod shows may be gone at the next read.
+    """Watch a service's pods: what a crashed pod shows may be gone at the next read.
 
     Returns `known` with each pod as it was when it last showed a reason, or as it is; unchanged
     where one has no right to watch. It ends when `enough` says so or after `seconds`.
@@ -141,7 +141,7 @@ def watch_service(
 
 
 async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) -> list[str]:
-    """Why LeaderWorkerSets of a service are not available, one line for each reason.
+    """Explain why LeaderWorkerSets of a service are not available, one line for each reason.
 
     Also why its gang is not placed. Never raises.
     """
@@ -170,7 +170,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
 
 
 def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
-    """Why LeaderWorkerSets are not available: one line for each reason, with its pods."""
+    """Explain why LeaderWorkerSets are not available: one line for each reason, with its pods."""
     pods = [pod for name in names for pod in snapshot.pods_of(name)]
     lines = _by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
@@ -180,7 +180,7 @@ def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def explain_gang(snapshot: Snapshot) -> list[str]:
-    """Why pods of a service have no node: the scheduler's messages and missing accelerators."""
+    """Explain why pods have no node: the scheduler's messages and missing accelerators."""
     waiting = [pod for pod in snapshot.pods if not is_bound(pod)]
     if not waiting:
         return []
@@ -192,7 +192,7 @@ def explain_gang(snapshot: Snapshot) -> list[str]:
 
 
 def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
-    """Why Kueue has not admitted replicas of LeaderWorkerSets, one line for each reason."""
+    """Explain why Kueue has not admitted replicas of LeaderWorkerSets, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for workload in snapshot.workloads:
         owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences") or ()}
@@ -208,7 +208,7 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
-    """Whether the pods of a LeaderWorkerSet, or events, show why it is not available.
+    """Return whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
     the reason is then visible for a moment only.
@@ -220,7 +220,7 @@ def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
 
 
 def describe_waiting(name: str, snapshot: Snapshot) -> str:
-    """What the first pod of a LeaderWorkerSet that is not ready does, briefly."""
+    """Describe what the first pod of a LeaderWorkerSet that is not ready does, briefly."""
     reasons = map(describe_pod_progress, sorted(snapshot.pods_of(name), key=name_of))
     return next(filter(None, reasons), "")
 
@@ -232,7 +232,7 @@ async def find_failed_replicas(
     *,
     yaml_only: bool,
 ) -> dict[str, str]:
-    """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
+    """Explain why replicas failed just now, by name of their LeaderWorkerSet; never raises.
 
     LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
     read. Nothing in a preview and where files are written; nothing, with a log line, where the
@@ -251,13 +251,13 @@ async def find_failed_replicas(
         return find_failed_lws(revisions, pods)
     # Any error: the status then says less, as it does without rights.
     except Exception as problem:  # noqa: BLE001
-        message = f"whether replicas fail was not read: {describe_read_error(problem)}"
+        message = f"failures of replicas were not read: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
         return {}
 
 
 def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
-    """Why LeaderWorkerSets failed, by name; those that are only not ready yet have not.
+    """Explain why LeaderWorkerSets failed, by name; those that are only not ready yet have not.
 
     `revisions` are their revision labels by name.
     """
@@ -291,7 +291,7 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
 
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
-    """Yields what the controllers that create the pods of a LeaderWorkerSet report."""
+    """Yield what the controllers that create the pods of a LeaderWorkerSet report."""
     # Workers have a StatefulSet of their own, with the number of their group.
     object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
     about = (event.get("involvedObject") or {} for event in events)

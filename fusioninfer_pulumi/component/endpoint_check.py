@@ -45,7 +45,7 @@ class UnreachableError(Exception):
 
 
 def probe(url: str) -> None:
-    """Sends one request to the endpoint.
+    """Send one request to the endpoint.
 
     Raises NotReadyError where it is reachable and does not serve, else UnreachableError.
     """
@@ -74,11 +74,11 @@ def probe(url: str) -> None:
             raise UnreachableError(str(reason)) from None
         raise NotReadyError(str(reason)) from None
     except (OSError, http.client.HTTPException) as problem:
-        raise NotReadyError(f"no answer: {problem!r}") from None
+        raise NotReadyError(f"no response: {problem!r}") from None
     except ValueError:
-        raise NotReadyError("its answer is not JSON") from None
+        raise NotReadyError("the response is not JSON") from None
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
-        raise NotReadyError("its answer is no list of models")
+        raise NotReadyError("the response is not a list of models")
 
 
 async def wait_until_ready(
@@ -89,7 +89,7 @@ async def wait_until_ready(
     grace: float = GRACE_SECONDS,
     pause: float = _PAUSE_SECONDS,
 ) -> None:
-    """Waits until an endpoint serves.
+    """Wait until an endpoint serves.
 
     Raises UnreachableError where it stays out of reach for `grace` seconds; a name inside of a
     cluster (`.svc`) is known at once or never. Raises NotReadyError where it is reachable and does
@@ -107,7 +107,7 @@ async def wait_until_ready(
             state = problem
         except (UnreachableError, asyncio.TimeoutError) as problem:
             if state is None and time.monotonic() - begun >= min(grace, seconds):
-                raise UnreachableError(str(problem) or "no answer") from None
+                raise UnreachableError(str(problem) or "no response") from None
         else:
             return
         if time.monotonic() - begun + pause > seconds:
@@ -121,7 +121,7 @@ def probe_endpoint(
     endpoint: pulumi.Output[str],
     deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
-    """Probes the endpoint after all that is awaited, and fails the program if it does not serve.
+    """Probe the endpoint after all that is awaited, and fail the program if it does not serve.
 
     Not in a preview, where files are written, or without Pulumi (the command line, tests with
     mocks). No resource and no output depends on it. `deadline` gives the update's deadline, known
@@ -146,7 +146,7 @@ def probe_endpoint(
             ) from None
         except UnreachableError as problem:
             unchecked = f"{url}: {problem}"
-        pulumi.log.info(f"whether the endpoint answers was not checked: {unchecked}", component)
+        pulumi.log.info(f"the endpoint was not checked: {unchecked}", component)
         return False
 
     both: Any = pulumi.Output.all(endpoint, deadline())

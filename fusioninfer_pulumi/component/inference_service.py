@@ -98,7 +98,7 @@ class InferenceService(pulumi.ComponentResource):
         args: InferenceServiceArgs | InferenceServiceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Registers the service and its objects.
+        """Register the service and its objects.
 
         Args:
             name: Logical name; also the Kubernetes name where `args` has none.
@@ -222,11 +222,26 @@ class InferenceService(pulumi.ComponentResource):
         return combined([live_objects(objects), waited], list).apply(computed)
 
 
+class RejectedServiceError(InvalidServiceError, pulumi.RunError):
+    """Errors of a service: Pulumi prints a `RunError` without a traceback."""
+
+    def __str__(self) -> str:
+        pairs = zip(self.titles, self.findings, strict=True)
+        return "\n".join(
+            f"{title}: {with_rule(f)}" if title else with_rule(f) for title, f in pairs
+        )
+
+
+def with_rule(finding: Finding) -> str:
+    """Return a finding as one line, with its rule in brackets."""
+    return f"{finding} [{finding.rule}]" if finding.rule else str(finding)
+
+
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
-    """Logs the warnings among findings; what is only worth knowing with `--debug`."""
+    """Log the warnings among findings; what is only worth knowing with `--debug`."""
     for finding in problems:
         # Pulumi writes the severity itself.
-        text = str(finding).removeprefix(f"{finding.severity.value}: ")
+        text = with_rule(finding).removeprefix(f"{finding.severity.value}: ")
         if finding.severity is Severity.WARNING:
             pulumi.log.warn(text, component)
         elif finding.severity is Severity.INFO:
@@ -234,10 +249,10 @@ def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> Non
 
 
 def raise_errors(problems: Iterable[Finding], title: str) -> None:
-    """Raises the errors among findings, if there are any."""
+    """Raise the errors among findings, if there are any."""
     refused = findings.errors(problems)
     if refused:
-        raise InvalidServiceError(refused, title)
+        raise RejectedServiceError(refused, title)
 
 
 def _planned(

@@ -23,7 +23,7 @@ TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no
 
 @functools.cache
 def _provider_options() -> pulumi.ResourceOptions:
-    """The default provider of the installed pulumi-kubernetes, as for its own resources."""
+    """Return the default provider of the installed pulumi-kubernetes, as for its own resources."""
     import importlib.metadata  # noqa: PLC0415  # start-up time: only a registration needs it
 
     return pulumi.ResourceOptions(version=importlib.metadata.version("pulumi-kubernetes"))
@@ -47,7 +47,7 @@ class KubernetesObject(HeldResource):
         manifest: Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Registers an object."""
+        """Register an object."""
         group_version = str(manifest["apiVersion"])
         group = group_version if "/" in group_version else f"core/{group_version}"
         super().__init__(
@@ -135,7 +135,7 @@ class _Later(Awaitable[T]):
 
 
 def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The latest of several live states of one object.
+    """Return the latest of several live states of one object.
 
     A resource that did not change keeps the state of its creation; the version of an object grows
     with every write.
@@ -150,7 +150,7 @@ def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def before_update(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A live object without its generation, as a preview needs it.
+    """Return a live object without its generation, as a preview needs it.
 
     The API server's dry run counts a change as a new generation; the status is that of the running
     object and cannot speak of it yet.

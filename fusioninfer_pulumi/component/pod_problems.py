@@ -18,23 +18,23 @@ _MOST_CHARACTERS = 300
 
 
 def name_of(manifest: Object) -> str:
-    """Name of an object."""
+    """Return the name of an object."""
     return str(manifest["metadata"]["name"])
 
 
 def label_of(manifest: Object, key: str) -> str | None:
-    """A label of an object, None where it has none of that key."""
+    """Return a label of an object, None where it has none of that key."""
     value = (manifest["metadata"].get("labels") or {}).get(key)
     return None if value is None else str(value)
 
 
 def is_bound(pod: Object) -> bool:
-    """Whether a pod has a node."""
+    """Return whether a pod has a node."""
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
 def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
-    """What is wrong with a pod, on one line without its name; None where nothing is."""
+    """Describe what is wrong with a pod, on one line without its name; None where nothing is."""
     if _is_true(pod, "Ready"):
         return None
     reasons = list(_reasons(pod))
@@ -50,12 +50,12 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
 
 
 def has_visible_reason(pod: Object) -> bool:
-    """Whether a pod is ready or shows why it is not; one that was just created does not."""
+    """Return whether a pod is ready or shows why it is not; one that was just created does not."""
     return _is_true(pod, "Ready") or any(_reasons(pod))
 
 
 def describe_pod_failure(pod: Object) -> str | None:
-    """What keeps a pod from ever serving as it is, on one line without its name.
+    """Describe what keeps a pod from ever serving as it is, on one line without its name.
 
     None for one that serves, waits for a node, starts or runs: it may still become ready.
     """
@@ -65,7 +65,7 @@ def describe_pod_failure(pod: Object) -> str | None:
 
 
 def describe_pod_progress(pod: Object) -> str:
-    """What a pod that is not ready does, briefly; empty for one that is ready."""
+    """Describe what a pod that is not ready does, briefly; empty for one that is ready."""
     if _is_true(pod, "Ready"):
         return ""
     if not is_bound(pod):
@@ -91,7 +91,7 @@ def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
 def describe_missing_accelerators(
     waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]
 ) -> str:
-    """How many accelerators pods without a node (`waiting`) lack; empty where none.
+    """Return how many accelerators pods without a node (`waiting`) lack; empty where none.
 
     A lower bound: only the scheduler knows which node a pod may have. Labels, affinities, quotas
     and taints that people set do not count; nodes that are cordoned or not ready count as full.
@@ -114,13 +114,11 @@ def describe_missing_accelerators(
         unplaced = _unplaced(sizes, free)
         if unplaced:
             pods = " and ".join(
-                f"{count} pod{'' if count == 1 else 's'} of {size}"
+                f"1 pod needs {size}" if count == 1 else f"{count} pods need {size} each"
                 for size, count in sorted(Counter(sizes).items())
             )
             most = f", at most {max(free)} on one node" if any(free) else ""
-            lines.append(
-                f"{unplaced} {kind} are missing: {pods} wait for a node, {sum(free)} are free{most}"
-            )
+            lines.append(f"{unplaced} {kind} are missing: {pods}; {sum(free)} are free{most}")
     return "; ".join(lines)
 
 
@@ -143,7 +141,7 @@ def _accelerators(pod: Object) -> Counter[str]:
 
 
 def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
-    """Yields what a pod's status says; without `running` not what its running containers say."""
+    """Yield what a pod's status says; without `running` not what its running containers say."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         yield _reason(status.get("reason") or "Failed", status.get("message"))
@@ -166,7 +164,7 @@ def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
             times = container.get("restartCount") or 0
             yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
         elif is_running and not container.get("ready"):
-            yield f"{name}: runs and is not ready"
+            yield f"{name}: is running but not ready"
 
 
 def _containers(pod: Object) -> list[Mapping[str, Any]]:

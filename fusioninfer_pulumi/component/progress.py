@@ -34,7 +34,7 @@ class Progress:
         self._last = ""
 
     async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
-        """Shows how many replicas are available, and what a LeaderWorkerSet waits for."""
+        """Show how many replicas are available, and what a LeaderWorkerSet waits for."""
         if waiting is None:
             return
         now = time.monotonic()
@@ -52,13 +52,13 @@ class Progress:
         self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
 
     def say_once(self, line: str) -> None:
-        """Logs a line that stays, once in an update."""
+        """Log a line that stays, once in an update."""
         if line not in self._said:
             self._said.add(line)
             pulumi.log.info(line, self._component)
 
     def say(self, line: str) -> None:
-        """Shows a line if it is another than the last one."""
+        """Show a line if it is another than the last one."""
         if line != self._last:
             self._last = line
             pulumi.log.info(line, self._component, ephemeral=True)

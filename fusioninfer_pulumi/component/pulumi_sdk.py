@@ -41,28 +41,28 @@ collect_services: ContextVar[list[CollectedService] | None] = ContextVar(
 
 
 def running_stack() -> Any:
-    """An object that lives as long as the run of a program; None outside of programs."""
+    """Return an object that lives as long as the run of a program; None outside of programs."""
     # A component that a plugin makes for a program of another language has no stack of its own.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 
 def has_engine() -> bool:
-    """Whether Pulumi runs the program: not the command line, and not a test with mocks."""
+    """Return whether Pulumi runs the program: not the command line, and not a test with mocks."""
     return collect_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
 def runs_program() -> bool:
-    """Whether a whole program runs, by Pulumi or by the command line: no test with mocks."""
+    """Return whether a whole program runs, by Pulumi or by the command line: no test with mocks."""
     return collect_services.get() is not None or has_engine()
 
 
 def provider_of(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
-    """The explicit provider of a resource's Kubernetes objects, None for the default one."""
+    """Return the explicit provider of a resource's Kubernetes objects, None for the default one."""
     return resource.get_provider("kubernetes:core/v1:Service")
 
 
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
-    """Whether a component's objects are only written to files (`renderYamlToDirectory`).
+    """Return whether a component's objects are only written to files (`renderYamlToDirectory`).
 
     A plain value with the default provider and on the command line; an Output, which is always
     known, with an explicit provider, whose arguments are not known before.
@@ -80,7 +80,7 @@ async def _renders(provider: pulumi.ProviderResource) -> bool:
 
 
 async def provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
-    """The arguments of a provider, which in Python are none of its outputs: Pulumi is asked."""
+    """Return the arguments of a provider; in Python they are not outputs, so Pulumi is queried."""
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
     return (answer or {}).get("state") or {}
@@ -102,12 +102,12 @@ class HeldResource(pulumi.CustomResource):
         return urn if until is None else until.apply(lambda _: urn)
 
     def hold(self, until: pulumi.Output[Any]) -> None:
-        """Lets what depends on this resource wait for `until`, too."""
+        """Let what depends on this resource wait for `until`, too."""
         self._held_until = until
 
 
 def stack_resources() -> Mapping[str, Any] | None:
-    """Resources of the stack's state by URN, as Pulumi returns them.
+    """Return the resources of the stack's state by URN, as Pulumi has them.
 
     Not read with the SDK's `invoke`, which would let the whole program fail where there is no
     answer, and read the whole state into Python.
@@ -127,7 +127,7 @@ def stack_resources() -> Mapping[str, Any] | None:
 
 
 def read_value(value: Any, *path: str) -> Any:
-    """A part of a value of the state, secret or not; None where there is none."""
+    """Return a part of a value of the state, secret or not; None where there is none."""
     part = value_at(value, *path)
     if part is None:
         return None
@@ -139,7 +139,7 @@ def read_value(value: Any, *path: str) -> Any:
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """A part of a value of the state in Pulumi's own form; None where there is none."""
+    """Return a part of a value of the state in Pulumi's own form; None where there is none."""
     for key in path:
         fields = _plain(value).struct_value.fields
         if key not in fields:

@@ -100,7 +100,7 @@ def warn_of_removed_targets(
     async def check() -> None:
         # The program has created its services when this runs.
         for finding in program.check_removed_targets(plan, existing):
-            pulumi.log.warn(str(finding).removeprefix("warning: "), component)
+            pulumi.log.warn(f"{finding} [{finding.rule}]".removeprefix("warning: "), component)
 
     checking: Any = check()
     pulumi.Output.from_input(checking)

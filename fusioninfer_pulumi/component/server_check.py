@@ -49,13 +49,13 @@ def check_on_server(
             problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
         # The provider reports a cluster that cannot be reached.
         except Exception as problem:  # noqa: BLE001
-            text = f"the API server was not asked: {describe_read_error(problem)}"
+            text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
         log(drop_ignored(problems, parse_ignored_rules(plan.annotations)), component)
         refused = errors(problems)
         if refused:
-            lines = "\n".join(f"{plan.service}: {finding}" for finding in refused)
+            lines = "\n".join(f"{plan.service}: {finding} [{finding.rule}]" for finding in refused)
             raise pulumi.RunError(lines)
         return True
 

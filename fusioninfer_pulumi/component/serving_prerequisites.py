@@ -115,7 +115,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         return pulumi.Output.from_input(self._check(kubeconfig, context))
 
     def _check(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
-        """Returns the releases of the cluster after the check; None where it cannot be read."""
+        """Return the releases of the cluster after the check; None where it cannot be read."""
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")
             return None

@@ -68,7 +68,7 @@ _stacks: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
 
 
 def read_stack_state() -> StackState | None:
-    """The stack as the last update left it; None where Pulumi does not answer."""
+    """Return the stack as the last update left it; None where Pulumi does not answer."""
     resources = stack_resources()
     if resources is None:
         return None
@@ -105,7 +105,7 @@ def stack_shares(route: str) -> Mapping[str, float] | None:
 
 
 def read_observed(name: str) -> Observed:
-    """What the last update has seen of the service of a component, by its logical name.
+    """Describe what the last update has seen of the service of a component, by its logical name.
 
     Of a component that the state does not have by that name, as after a rename, nothing is known.
     """
@@ -114,7 +114,7 @@ def read_observed(name: str) -> Observed:
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
-    """A service's LeaderWorkerSets in the stack's state, by the Kubernetes names they get.
+    """Return a service's LeaderWorkerSets in the stack's state, by the Kubernetes names they get.
 
     Each is found by its logical name; by its Kubernetes name only where the component was renamed
     (an alias) or the LeaderWorkerSet moved into it, not where it belongs to another component of
@@ -161,7 +161,7 @@ def _stack() -> StackState | None:
 
 
 def is_taking_over() -> bool:
-    """Whether this update takes over objects that the state does not have."""
+    """Return whether this update takes over objects that the state does not have."""
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
@@ -214,5 +214,5 @@ def read_version(metadata: Mapping[str, Any]) -> Version:
 
 
 def _count(number: Any) -> int:
-    """A number of the state; 1, the default of both fields, where there is none."""
+    """Return a number of the state; 1, the default of both fields, where there is none."""
     return int(number) if isinstance(number, (int, float)) else 1

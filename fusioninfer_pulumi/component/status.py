@@ -72,7 +72,7 @@ def service_status(
     failures: Mapping[str, str] | None = None,
     routing: Mapping[str, Live | None] | None = None,
 ) -> ServiceStatus:
-    """Computes a service's status.
+    """Compute a service's status.
 
     Args:
         plan: The service.
@@ -96,7 +96,7 @@ def service_status(
     refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
     if not plan.total_pods:
         initialized = ("True", "InferenceServiceProcessing", "all objects exist")
-        active = ("False", "Parked", "every role is parked")
+        active = ("False", "Parked", "every role is scaled to zero")
     elif not any(lws.get(planned.name) for role in plan.roles for planned in role.lws):
         initialized = active = ("Unknown", "InferenceServiceCreating", "no object was read")
     else:
@@ -120,7 +120,7 @@ def service_status(
 
 
 def observed(live: Live | None) -> Live:
-    """The status of a LeaderWorkerSet, empty while it is about an older spec.
+    """Return the status of a LeaderWorkerSet, empty while it is about an older spec.
 
     Such a LeaderWorkerSet is about to restart its replicas, in spite of its conditions.
     """
@@ -130,12 +130,12 @@ def observed(live: Live | None) -> Live:
 
 
 def is_available(live: Live | None) -> bool:
-    """Whether the condition Available holds for the current spec."""
+    """Return whether the condition Available holds for the current spec."""
     return _condition_of(observed(live), "Available").get("status") == "True"
 
 
 def is_ready(live: Live | None) -> bool:
-    """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
+    """Return whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
 
     Without its `spec` it counts as one of a single replica.
     """
@@ -156,7 +156,7 @@ def ready_replicas(planned: LwsPlan, live: Live | None) -> int:
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
-    """Why the scheduler holds the gang back, None when it does not."""
+    """Explain why the scheduler holds the gang back, None when it does not."""
     native = _native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
@@ -175,7 +175,7 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:
-    """Why a gang is not placed, None once it is.
+    """Explain why a gang is not placed, None once it is.
 
     Kubernetes' own scheduler says so of the first time only. Volcano never takes its condition
     back: a running gang may lack single pods all the same.
@@ -183,11 +183,11 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
     running = (pod_group.get("status") or {}).get("phase") == "Running"
     if running or _native_condition(pod_group).get("status") == "True":
         return None
-    return explain_blocked_gang(pod_group) or "the gang is not placed"
+    return explain_blocked_gang(pod_group) or "the gang is not scheduled"
 
 
 def _native_condition(pod_group: Live) -> Live:
-    """What Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
+    """Return the condition that Kubernetes' own scheduler sets; empty for Volcano's PodGroups."""
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
@@ -215,7 +215,7 @@ def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, s
 
 
 def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
-    """The objects that the service's `wait.level` waits for beside replicas."""
+    """Return the objects that the service's `wait.level` waits for beside replicas."""
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
         kinds = ("PodGroup",)
@@ -227,7 +227,7 @@ def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list
 def find_unaccepted(
     plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
 ) -> str | None:
-    """The first of these objects that is not accepted yet, and why; None when all are.
+    """Return the first of these objects that is not accepted yet, and why; None when all are.
 
     A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
     pool that each Gateway of the route has accepted it and resolved its references. Only conditions
@@ -258,19 +258,19 @@ def find_unaccepted(
             found = (c for p, c in _routing_conditions(state) if reference.items() <= p.items())
             conditions = next(found, None)
             if conditions is None:
-                return f"{what}: Gateway {reference['name']} has not judged it"
+                return f"{what}: Gateway {reference['name']} has not reported a status"
             for condition_type in types:
                 condition = conditions.get(condition_type) or {}
                 if condition.get("status") == "False":
                     why = condition.get("message") or condition.get("reason") or "no reason given"
                     return f"{at}: not {condition_type}, {why}"
                 if condition.get("status") != "True":
-                    return f"{at}: {condition_type} is not known"
+                    return f"{at}: {condition_type} is unknown"
     return None
 
 
 def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
-    """Yields each Gateway that judges an object, and its current conditions by type.
+    """Yield each Gateway that judges an object, and its current conditions by type.
 
     The first ones, with an empty reference, are the object's own.
     """
@@ -287,7 +287,7 @@ def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
 
 
 def _is_old(live: Live | None, condition: Live) -> bool:
-    """Whether a condition, or a status, is about an older spec of a live object."""
+    """Return whether a condition, or a status, is about an older spec of a live object."""
     generation = ((live or {}).get("metadata") or {}).get("generation")
     about = condition.get("observedGeneration")
     return generation is not None and about is not None and int(about) < int(generation)
@@ -398,7 +398,7 @@ def _counts(components: Mapping[str, ComponentStatus]) -> str:
 
 
 def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
-    """Whether a replica of each role that is needed is ready, of the service or of one group."""
+    """Return whether each required role has a ready replica, in the service or in one group."""
     minima = gang_minima(plan.gang)
     needed = [
         role

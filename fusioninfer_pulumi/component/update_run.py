@@ -102,11 +102,11 @@ class Update:
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
 
     def start(self) -> None:
-        """Runs the update, whose resources all exist now; `result` is known when it is over."""
+        """Run the update, whose resources all exist now; `result` is known when it is over."""
         self._task = asyncio.ensure_future(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
-        """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
+        """Return an Output that is known when a LeaderWorkerSet may change; it has no resources."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
 
@@ -115,7 +115,7 @@ class Update:
         return pulumi.Output.from_input(self._wait_for_services(services))
 
     def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
-        """Keeps the resource of an object."""
+        """Keep the resource of an object."""
         self._resources[kind, name] = resource
 
     async def _run(self) -> None:
@@ -179,7 +179,7 @@ class Update:
         return Listed(time.monotonic(), snapshots)
 
     async def _answer(self) -> Observation:
-        """Waits for an answer of Pulumi, at most until the next timer."""
+        """Wait for an answer of Pulumi, at most until the next timer."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
         if not self._answers:
@@ -207,7 +207,7 @@ class Update:
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service: str) -> None:
-        """Waits for the service's update in this program, then until the cluster has it."""
+        """Wait for the service's update in this program, then until the cluster has it."""
         timeout = self._plan.wait.timeout
         for update in self._program:
             if update.is_of(service, self):
@@ -234,7 +234,7 @@ class Update:
             await asyncio.sleep(pause(waited))
 
     def is_of(self, service: str, other: Update) -> bool:
-        """Whether this is the update of a service in the namespace and cluster of another."""
+        """Return whether this updates a service in the namespace and cluster of another update."""
         return (
             self._plan.service == service
             and is_known_equal(self._plan.namespace, other._plan.namespace)
@@ -242,7 +242,7 @@ class Update:
         )
 
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
-        """Waits until the gang is placed, or until gateways have accepted the route.
+        """Wait until the gang is placed, or until gateways have accepted the route.
 
         Returns what it read, and the minimum of each PodGroup that is placed.
         """
@@ -278,7 +278,7 @@ class Update:
         return live, dict(map(_minimum, manifests)) if is_scheduled else {}
 
     async def _seen(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
-        """What is noted in the state; reads once more where something may be down."""
+        """Return what the state keeps; list once more where something may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = step(self._state, await self._list())
@@ -291,7 +291,7 @@ class Update:
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raises an error, with the state of some LeaderWorkerSets unless `names` is None."""
+        """Raise an error, with the state of some LeaderWorkerSets unless `names` is None."""
         lines = [f"{self._plan.service}: {message}"]
         if names is not None:
             lines += await explain_failure(self._cluster, self._plan.service, names)
@@ -301,7 +301,7 @@ class Update:
 def initial_state(
     name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
 ) -> UpdateState:
-    """The state before the update of a component, from what the stack's state holds."""
+    """Return the state before the update of a component, from what the stack's state holds."""
     known = find_stack_lws(name, plan)
     revisions = {
         manifest["metadata"]["name"]: str(manifest["metadata"]["labels"][labels.REVISION])
@@ -338,7 +338,7 @@ def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _trimmed(live: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a live object is kept for the status."""
+    """Return the part of a live object that the status needs."""
     metadata = live["metadata"]
     keys = ("generation", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}

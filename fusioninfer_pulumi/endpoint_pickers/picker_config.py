@@ -159,7 +159,7 @@ _LEAST_PRODUCER_BLOCK = 64
 
 
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
-    """The configuration as data, in written order."""
+    """Return the configuration as data, in written order."""
     weights = _weights(request)
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
@@ -209,7 +209,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
 
 
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
-    """Whether an endpoint picker can be told to read these metrics of an engine."""
+    """Return whether an endpoint picker can be configured to read these metrics."""
     return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
         family.registers(_EXTRACTOR_OF_METRICS) or build_metric_flags(family, metrics)
     )
@@ -245,7 +245,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def dump_epp_config(config: dict[str, Any]) -> str:
-    """The configuration as the YAML text that the ConfigMap carries.
+    """Return the configuration as the YAML text that the ConfigMap carries.
 
     The same data always gives the same text, because the pods restart when it changes.
     """
@@ -258,7 +258,7 @@ def find_load_scorers(request: EppRequest) -> Iterator[str]:
 
 
 def describe_strategy(request: EppRequest) -> str:
-    """One sentence about where requests go."""
+    """Describe in one sentence where requests go."""
     scorers = _scorers(request)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
@@ -281,13 +281,13 @@ def describe_strategy(request: EppRequest) -> str:
 
 
 def _scorers(request: EppRequest) -> dict[str, float]:
-    """Weights by scorer name, in the order of `SCORERS`."""
+    """Return weights by scorer name, in the order of `SCORERS`."""
     weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
     return {name: weights[name] for name in SCORERS if name in weights}
 
 
 def _weights(request: EppRequest) -> dict[str, int | float]:
-    """Weights by plugin type, in the order of `SCORERS`."""
+    """Return weights by plugin type, in the order of `SCORERS`."""
     return {
         SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
         for name, weight in _scorers(request).items()
@@ -313,7 +313,7 @@ def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
 
 
 def build_pairing_plugins(groups: GroupAffinity | None) -> Plugins:
-    """The plugins that keep the two pods of a request in one group."""
+    """Return the plugins that keep the two pods of a request in one group."""
     if groups is None:
         return []
     if not groups.strict:

@@ -166,12 +166,12 @@ class EppFamily:
         return self.registers("disagg-profile-handler")
 
     def registers(self, plugin: str) -> bool:
-        """Whether it registers a plugin type."""
+        """Return whether it registers a plugin type."""
         return plugin in self.plugins
 
 
 def version_text(version: Version) -> str:
-    """`v1.2.1` for (1, 2, 1)."""
+    """Write a version as image tags do: `v1.2.1` for (1, 2, 1)."""
     return "v" + ".".join(str(part) for part in version)
 
 
@@ -267,12 +267,12 @@ _OLDEST = {
 
 
 def find_family(image: str) -> EppFamily | None:
-    """The family of an endpoint picker's image, None when its reference does not say it."""
+    """Return the family of an endpoint picker's image, None when its reference does not say it."""
     return _family(image, lambda family: family.repository)
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
-    """The family of a prefill/decode sidecar's image, None when its reference does not say it."""
+    """Return the family of a sidecar's image, None when its reference does not say it."""
     return _family(image, lambda family: family.sidecar_repository or "")
 
 
@@ -298,7 +298,7 @@ def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) 
 
 
 def explain_unknown_image(image: str) -> str:
-    """Return why `family_of` does not recognize an endpoint picker's image, and the fix."""
+    """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
     name, version = _parts(image)
     gaie = name in ("epp", "lwepp")
     closest = FAMILIES[Family.GAIE_1_5 if gaie else Family.LLM_D_0_10]
@@ -319,14 +319,14 @@ def explain_unknown_image(image: str) -> str:
 
 
 def is_unsupported_release(image: str) -> bool:
-    """Whether an image is a picker or sidecar of a release before the oldest supported one."""
+    """Return whether a picker or sidecar is older than the oldest supported release."""
     name, version = _parts(image)
     oldest = _OLDEST.get(name)
     return name in _FORMER or (oldest is not None and version is not None and version < oldest)
 
 
 def _parts(image: str) -> tuple[str, Version | None]:
-    """Last part of an image's repository, and the version in its tag."""
+    """Return last part of an image's repository, and the version in its tag."""
     path, _, digest = image.strip().partition("@")
     name, _, tag = path.rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)

@@ -74,7 +74,7 @@ def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[s
 
 
 def build_epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
-    """Arguments of the endpoint picker's container.
+    """Return arguments of the endpoint picker's container.
 
     Every flag but those for the engines' metrics is accepted from v1.2.1 to v0.10.0. Booleans are
     written out with `=`, which Go's flag packages need; tracing is on by default and would print

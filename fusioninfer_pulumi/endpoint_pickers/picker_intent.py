@@ -57,7 +57,7 @@ class EppIntent:
 def choose_epp_intent(
     declared: Sequence[RoleArgs], shape: ServiceShape, registry: str | None = None
 ) -> EppIntent:
-    """The strategy of the router role, by default the one that suits the declared roles.
+    """Return the strategy of the router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
     profiles. Without a picker there is neither.
@@ -88,7 +88,7 @@ def choose_epp_intent(
 def choose_epp_image(
     at: Location, args: EndpointPickerArgs, intent: EppIntent
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """The endpoint picker's image, its family, and findings.
+    """Return the endpoint picker's image, its family, and findings.
 
     The image may be an Output; the family is None where it is not known. `at` is the location of
     `endpointPicker`.
@@ -120,7 +120,7 @@ def choose_epp_image(
 def choose_group_affinity(
     service: str, args: EndpointPickerArgs, intent: EppIntent, groups: int | None
 ) -> GroupAffinity | None:
-    """How a generated configuration keeps a request's pods in one serving group.
+    """Return how a generated configuration keeps a request's pods in one serving group.
 
     None without groups or without pairs. A single group gets one too, so that a second group
     changes nothing of the endpoint picker.
@@ -135,7 +135,7 @@ def choose_group_affinity(
 
 
 def read_config_list(text: str, key: str) -> list[Any]:
-    """A list at the top of a user's own configuration, empty where it has none."""
+    """Return a list at the top of a user's own configuration, empty where it has none."""
     try:
         config = read_config(text)
     except UnreadableError:
@@ -146,7 +146,7 @@ def read_config_list(text: str, key: str) -> list[Any]:
 
 @lru_cache(maxsize=64)  # asked for several objects of a service; to read YAML takes milliseconds
 def find_event_port(text: str) -> int | None:
-    """The port on which a configuration waits for engines' KV events, None where it does not."""
+    """Return the port on which a configuration receives KV events, None where it does not."""
     for plugin in read_config_list(text, "plugins"):
         parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
         events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None

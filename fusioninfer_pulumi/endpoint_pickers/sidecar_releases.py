@@ -86,7 +86,7 @@ class SidecarRelease:
 
 
 def find_sidecar_release(family: EppFamily) -> SidecarRelease | None:
-    """The release of a family's sidecar, None where the family has none."""
+    """Return the release of a family's sidecar, None where the family has none."""
     data = release_data(family.family)
     if "sidecarFlags" not in data:
         return None
@@ -99,7 +99,7 @@ def find_sidecar_release(family: EppFamily) -> SidecarRelease | None:
 def choose_sidecar_family(
     image: Any, explicit: str | None, picker: EppFamily
 ) -> EppFamily | Finding:
-    """The family whose flags a sidecar reads, or what is wrong with its family or image.
+    """Return the family whose flags a sidecar reads, or what is wrong with its family or image.
 
     It is the one that the user names (`explicit`), else that of the image, else the endpoint
     picker's. The image is None for the default one, and may be an Output.
@@ -120,17 +120,17 @@ def choose_sidecar_family(
 
 
 def is_unknown(image: Any) -> bool:
-    """Whether an image may know flags that its family's releases do not."""
+    """Return whether an image may know flags that its family's releases do not."""
     return is_output(image) or find_sidecar_image_family(image) is None
 
 
 def protocol(names: Sequence[str]) -> str | None:
-    """The protocol for an engine's connectors, the outermost first; None when there is none."""
+    """Return the protocol for connectors, the outermost first; None when there is none."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Whether a container is a prefill/decode sidecar, by its name or its image."""
+    """Return whether a container is a prefill/decode sidecar, by its name or its image."""
     image = container.get("image")
     name = ""
     if isinstance(image, str):

@@ -44,23 +44,23 @@ class Argv:
         return None if self.script_at is None else self.words[self.script_at]
 
     def texts(self) -> list[str]:
-        """The words as text, `UNKNOWN` for each Output."""
+        """Return the words as text, `UNKNOWN` for each Output."""
         return [UNKNOWN if is_output(word) else str(word) for word in self.words]
 
     def place(self, index: int) -> str:
-        """Names a word's place in the container: `command[0]`, `args[2]`."""
+        """Name a word's place in the container: `command[0]`, `args[2]`."""
         first = len(self.command)
         return f"command[{index}]" if index < first else f"args[{index - first}]"
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
-        """Command and args with another script; args is None where there are none."""
+        """Return command and args with another script; args is None where there are none."""
         at = self.script_at or 0
         words = [*self.words[:at], text, *self.words[at + 1 :]]
         return words[: len(self.command)], words[len(self.command) :] or None
 
 
 def read_argv(container: Mapping[str, Any]) -> Argv:
-    """The words of a container's `command` and `args`; never raises."""
+    """Return the words of a container's `command` and `args`; never raises."""
     lists: dict[str, tuple[Any, ...]] = {}
     outputs = []
     for key in ("command", "args"):
@@ -76,7 +76,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 
 
 def _script_index(words: Sequence[Any]) -> int | None:
-    """The index of the script behind `sh -c`, `bash -euo pipefail -c`; None without."""
+    """Return the index of the script behind `sh -c`, `bash -euo pipefail -c`; None without."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
     prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)
@@ -129,12 +129,12 @@ class Program:
 
 
 def basename(word: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return word.rsplit("/", 1)[-1]
 
 
 def find_program(words: Sequence[str]) -> Program | None:
-    """Finds the first engine program in a command line.
+    """Find the first engine program in a command line.
 
     `vllm serve`, `python3 -m vllm.entrypoints.openai.api_server`, `sglang serve` and
     `python3 -m sglang.launch_server` are known, also by their full path and behind a prefix such

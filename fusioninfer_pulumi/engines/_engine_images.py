@@ -53,14 +53,14 @@ class Image:
 
 
 def _parts(reference: str) -> tuple[str, str | None]:
-    """The repository of a reference, and its tag."""
+    """Return the repository of a reference, and its tag."""
     path, slash, last = reference.partition("@")[0].rpartition("/")
     last, colon, tag = last.partition(":")  # a colon further left belongs to a registry's port
     return f"{path}{slash}{last}", tag if colon else None
 
 
 def read_image(reference: Any) -> Image:
-    """What an image reference says; anything but a string (an Output) says nothing."""
+    """Parse an image reference; an Output yields an empty one."""
     if not isinstance(reference, str):
         return Image()
     repository, tag = _parts(reference)
@@ -81,5 +81,5 @@ def read_image(reference: Any) -> Image:
 
 
 def version_text(version: Version) -> str:
-    """Writes a version as image tags do: `v0.11.0`."""
+    """Write a version as image tags do: `v0.11.0`."""
     return "v" + ".".join(str(part) for part in version)

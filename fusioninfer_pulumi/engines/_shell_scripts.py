@@ -69,7 +69,7 @@ def _unquoted(piece: str) -> str:
 
 
 def tokens(script: str) -> Iterator[Token]:
-    """The tokens of a script in order, without comments, blanks and line continuations.
+    """Return the tokens of a script in order, without comments, blanks and line continuations.
 
     Raises:
         ShellError: For here-documents, unclosed quotes or parentheses, and `$'...'`.
@@ -163,7 +163,7 @@ class _Command:
 
 
 def read_script(argv: Argv) -> Script:
-    """Reads the script of a container's shell, and finds the engine commands in it.
+    """Read the script of a container's shell, and finds the engine commands in it.
 
     The words behind it (`$0`, `$1`, ...) are put in place of `"$@"`.
 

@@ -15,7 +15,7 @@ ACCELERATORS_IDLE = Rule("accelerators-idle")
 def check_size_arguments(
     command: EngineCommand, wanted: Mapping[str, Argument], *, expert: bool | None
 ) -> Iterator[Finding]:
-    """The arguments that contradict the fields of `parallelism`.
+    """Check for arguments that contradict the fields of `parallelism`.
 
     The switch for experts must not be there when `expert` is False.
     """
@@ -24,13 +24,13 @@ def check_size_arguments(
         flag, value = argument.names[0], command.value(*argument.names)
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
             text = f"{flag} {value or 'without a value'}"
-            texts[flag] = f"{text} contradicts parallelism.{field} ({argument.values[0]})"
+            texts[flag] = f"{text} conflicts with parallelism.{field} ({argument.values[0]})"
     engine, off = command.engine, "--no-enable-expert-parallel"
     if expert is False and engine is not None and engine.spreads_experts(command):
         flag = engine.expert_flags[0]
-        texts[flag] = f"{flag} contradicts parallelism.expert (false)"
+        texts[flag] = f"{flag} conflicts with parallelism.expert (false)"
     if expert and command.has(off):
-        texts[off] = f"{off} contradicts parallelism.expert (true)"
+        texts[off] = f"{off} conflicts with parallelism.expert (true)"
     for flag, text in texts.items():
         yield error(STATED_TWICE, (flag,), f"{text}; remove one")
 
@@ -38,7 +38,7 @@ def check_size_arguments(
 def check_accelerators(
     command: EngineCommand, accelerators_per_pod: int, nodes: int
 ) -> list[Finding]:
-    """An error when an engine needs more accelerators than its replica has, a warning when fewer.
+    """Compare the accelerators that an engine needs with those of its replica.
 
     Nothing when both agree or the parallelism is not known. To be called only for pods that ask
     for accelerators.

@@ -62,7 +62,7 @@ class UserArgument:
 
 
 def find_known_release(command: EngineCommand) -> str | None:
-    """The release whose arguments are known to count; None where that is not certain."""
+    """Return the engine release that certainly runs, None if that is not known."""
     engine, release = command.engine, command.image.release
     if engine is None or release is None or _INSTALLS.search(command.script or ""):
         return None
@@ -72,7 +72,7 @@ def find_known_release(command: EngineCommand) -> str | None:
 
 
 def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
-    """The engine's arguments, with `$(NAME)` replaced where the container's variables say it."""
+    """Return the engine's arguments with known `$(NAME)` variables replaced."""
     argv, first = command.argv, len(command.argv.command)
     in_script = command.script is not None
     if in_script:
@@ -91,7 +91,7 @@ def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) ->
 
 
 def _is_open(text: str) -> bool:
-    """Whether a word has a part whose text is not known."""
+    """Return whether parts of a word are unknown."""
     return UNKNOWN in text or "$" in text or "`" in text
 
 
@@ -190,7 +190,7 @@ class _Check:
         # The words are not shown: they may be keys that lost their argument.
         extras = [*head, *(word for argument in arguments for word in argument.extras)]
         for word in extras[self.engine.positionals(self.command) :]:
-            message = "belongs to no argument; remove it, or write the argument in front of it"
+            message = "belongs to no argument; remove it or add the argument's name"
             yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
 
     def _argument(self, argument: UserArgument) -> Iterator[Finding]:
@@ -245,7 +245,7 @@ class _Check:
         return self.finding(ARGUMENT_UNKNOWN, place, text + hint)
 
     def _is_newer(self) -> bool:
-        """Whether the image has, or may have, a release that the tables do not know yet."""
+        """Return whether the image has, or may have, a release that the tables do not know yet."""
         image = self.command.image
         if image.version is None:
             return image.engine is not None and not image.stock
@@ -253,7 +253,7 @@ class _Check:
 
 
 def find_successor(engine: Engine, name: str) -> str | None:
-    """What takes the place of a removed or deprecated argument, None where nothing is known."""
+    """Return what replaces a removed or deprecated argument, None if nothing is known."""
     versions = load_argument_table(engine.name).versions(name)
     said = versions[-1].deprecated if versions else None
     return engine.successors.get(name) or said or None
@@ -262,7 +262,7 @@ def find_successor(engine: Engine, name: str) -> str | None:
 def check_arguments(
     command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
 ) -> list[Finding]:
-    """The arguments that the image's release rejects; located relative to the container.
+    """Check the arguments against the image's release; located relative to the container.
 
     Errors where the image is the engine's own and its release is known, warnings where another
     release may run or the program takes more than the release's table has. One argument can be
@@ -280,7 +280,7 @@ def check_arguments(
 
 
 def check_generated_arguments(command: EngineCommand, original: EngineCommand) -> list[Finding]:
-    """Arguments that were added to a user's own, and that the image's release does not take.
+    """Check generated arguments against the image's release.
 
     They come from fields; located at the command line as a whole.
     """
@@ -353,7 +353,7 @@ class ArgumentChanges:
 
 
 def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
-    """What differs for a container; None where both releases are not known, or are the same."""
+    """Compare two releases for a container; None unless both are known and differ."""
     engine, before, after = old.engine, find_known_release(old), find_known_release(new)
     if engine is None or new.engine is not engine or not before or not after or before == after:
         return None
@@ -377,7 +377,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
 
 
 def _names(command: EngineCommand, options: Options) -> dict[str, None]:
-    """The arguments of a command line, as it writes them but for abbreviations."""
+    """Return the arguments of a command line, as it writes them but for abbreviations."""
     return {
         argument.name if argument.name in options else argument.option.name: None
         for argument in _arguments(command, options)
@@ -420,7 +420,7 @@ _NATURAL: Mapping[str, Mapping[str, float]] = {
 
 
 def _json(text: str) -> None:
-    """Raises ValueError for what is no JSON."""
+    """Raise ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)

@@ -52,7 +52,7 @@ class Option:
     until: int | None = None
 
     def words(self) -> Iterator[str]:
-        """All words that stand for it."""
+        """Return all words that stand for it."""
         yield from self.names
         if self.negated:
             yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
@@ -90,7 +90,7 @@ class ArgumentTable:
         return self.releases[-1]
 
     def options(self, release: str) -> Options:
-        """The arguments of a release."""
+        """Return the arguments of a release."""
         at = self.releases.index(release)
         return {
             word: option
@@ -100,16 +100,16 @@ class ArgumentTable:
         }
 
     def latest_options(self) -> Options:
-        """The arguments of all releases, each as the newest one that has it."""
+        """Return the arguments of all releases, each as the newest one that has it."""
         return {word: options[-1] for word, options in self._options.items()}
 
     def first(self, word: str) -> str | None:
-        """The first release that takes a word; None where none does."""
+        """Return the first release that takes a word; None where none does."""
         options = self._options.get(word)
         return self.releases[options[0].since] if options else None
 
     def removed(self, word: str, release: str) -> str | None:
-        """The release, up to this one, that no longer takes a word of earlier releases."""
+        """Return the release, up to this one, that no longer takes a word of earlier releases."""
         at = self.releases.index(release)
         ends = [option.until for option in self.versions(word) if option.until is not None]
         return (
@@ -117,17 +117,17 @@ class ArgumentTable:
         )
 
     def versions(self, word: str) -> list[Option]:
-        """What a word meant in the releases that take it, oldest first."""
+        """Return the options that a word named in each release, oldest first."""
         return self._options.get(word, [])
 
 
 @cache
 def load_argument_table(engine: str) -> ArgumentTable:
-    """The arguments of an engine, by its name."""
+    """Return the arguments of an engine, by its name."""
     file = FOLDER / f"{engine}_arguments.jsonl"
     return ArgumentTable(file.read_text(encoding="utf-8"))
 
 
 def parse_release(release: str) -> tuple[int, ...]:
-    """The numbers of a release, to compare it: (0, 5, 10, 1) for `0.5.10.post1`."""
+    """Return the numbers of a release, to compare it: (0, 5, 10, 1) for `0.5.10.post1`."""
     return tuple(int(number) for number in re.findall(r"\d+", release))

@@ -23,7 +23,7 @@ class EditError(ValueError):
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
-    """A container that runs an edited command line; as it was without one.
+    """Return the container with an edited command line, or unchanged if that is None.
 
     The command line follows name and image, where people look for it.
     """
@@ -37,7 +37,7 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
 
 
 def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """The arguments that a command line does not have, and those that replace what it has."""
+    """Return the arguments that a command line lacks, and those that replace its own."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -46,7 +46,7 @@ def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argum
 def edit(
     command: EngineCommand, arguments: Sequence[Argument] = (), *, model: str | None = None
 ) -> ContainerCommand | None:
-    """A command line with the arguments that it lacks; None when it is right as it is.
+    """Return a command line with the arguments that it lacks, None if it has them all.
 
     An argument that replaces another gets its value where that stands; all others are added at
     the end. Elements of lists that hold a flag and its value are split. The positional model stands
@@ -99,7 +99,7 @@ def _edit_lists(
 def _replacements(
     words: Sequence[Any], wanted: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
-    """The words that take the place of others, by their index, and the arguments to add."""
+    """Return the words that take the place of others, by their index, and the arguments to add."""
     by_name = {
         name: argument for argument in wanted if argument.replaces for name in argument.names
     }
@@ -145,7 +145,7 @@ def _edit_script(
 
 
 def _edit_call(text: str, call: EngineCall, wanted: Sequence[Argument], model: str | None) -> str:
-    """Edits one command of a script, from its end to its start."""
+    """Edit one command of a script, from its end to its start."""
     replaced, added = _replacements([word.value for word in call.words], wanted)
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
     for index, words in sorted(replaced.items(), reverse=True):
@@ -157,7 +157,7 @@ def _edit_call(text: str, call: EngineCall, wanted: Sequence[Argument], model: s
 
 
 def format_script_words(arguments: Sequence[Argument]) -> str:
-    """Arguments as they are added behind a command of a script."""
+    """Return arguments as they are added behind a command of a script."""
     words = []
     for argument in arguments:
         values = argument.in_script

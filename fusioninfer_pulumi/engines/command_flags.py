@@ -14,7 +14,7 @@ _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises ValueError for what is no JSON, or is nested deeper than Python reads it.
     """
@@ -25,7 +25,7 @@ def parse_json(text: str) -> Any:
 
 
 def canonical(name: str) -> str:
-    """Writes a flag with dashes.
+    """Write a flag with dashes.
 
     vLLM reads underscores as dashes before the first dot of a long flag (FlexibleArgumentParser).
     """
@@ -36,7 +36,7 @@ def canonical(name: str) -> str:
 
 
 def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
-    """The value of a flag in one of its spellings: `--x 1`, `--x=1`, `-tp 16`.
+    """Return the value of a flag in one of its spellings: `--x 1`, `--x=1`, `-tp 16`.
 
     That of the last occurrence, as argparse takes it; None when the flag is absent or stands last
     or before another long flag, without a value.
@@ -55,13 +55,13 @@ def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
 
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
-    """Whether a flag is given, with or without a value."""
+    """Return whether a flag is given, with or without a value."""
     wanted = {canonical(name) for name in names}
     return any(canonical(argument.partition("=")[0]) in wanted for argument in arguments)
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """The values behind the last occurrence of a flag that takes several; None without it."""
+    """Return the values of the last occurrence of a flag that takes several, None without it."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -72,14 +72,14 @@ def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
 
 
 def integer(text: str | None) -> int | None:
-    """A plain decimal integer; None for anything else, such as `$TP` or `auto`."""
+    """Parse a plain decimal integer; None for anything else, such as `$TP` or `auto`."""
     if text is None or re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
         return None
     return int(text)
 
 
 def split_joined_flags(arguments: Sequence[str]) -> list[str]:
-    """The arguments with elements split that hold a flag and its value: `--x '{...}'`.
+    """Return the arguments with elements split that hold a flag and its value: `--x '{...}'`.
 
     Without a shell such an element is not split, and the engine does not know the flag
     `--x '{...}'`. Only elements that start with `--` and have white space right after the flag's
@@ -110,7 +110,7 @@ def _values(text: str) -> list[str]:
 
 
 def dump_json(settings: Mapping[str, Any]) -> str:
-    """Settings as the value of a flag that takes JSON, as the engines' documents write them."""
+    """Write settings as the value of a flag that takes JSON, as the engines' docs do."""
     return json.dumps(settings, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -121,7 +121,7 @@ SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
-    """A word with the variables replaced whose values are known."""
+    """Replace the variables whose values are known."""
 
     def value(match: re.Match[str]) -> str:
         name = next((group for group in match.groups() if group), None)
@@ -132,7 +132,7 @@ def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str
 
 
 def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of a container whose values are written out."""
+    """Return the variables of a container whose values are written out."""
     plain: dict[str, str] = {}
     listed = container.get("env")
     for variable in listed if isinstance(listed, (list, tuple)) else ():

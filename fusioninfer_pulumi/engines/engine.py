@@ -144,7 +144,7 @@ class Parallelism:
     context: int = 1
 
     def devices(self, nodes: int | None = None) -> int:
-        """The accelerators of one replica; with None for nodes, of all ranks wherever they run.
+        """Return the accelerators of one replica; without `nodes`, of all ranks anywhere.
 
         tensor x pipeline x context for every data parallel rank (vLLM `ParallelConfig.world_size`,
         SGLang `compute_world_size`). `--data-parallel-size-local` says how many ranks run on one
@@ -158,11 +158,11 @@ class Parallelism:
         return min(self.data, self.data_local * nodes)
 
     def ranks_of_pod(self, nodes: int) -> int:
-        """Data parallel ranks of one pod."""
+        """Return data parallel ranks of one pod."""
         return self.data_local or max(self.data // nodes, 1)
 
     def written(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """The product behind `devices` with an engine's flags, for messages."""
+        """Return the product behind `devices` with an engine's flags, for messages."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
@@ -260,7 +260,7 @@ class MultiNode(Protocol):
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        """The command line of one of several nodes; see `launch.launch`."""
+        """Return the command line of one of several nodes; see `launchers.launch`."""
         ...
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
@@ -276,20 +276,20 @@ class KvCache(Protocol):
     """How an engine hands over, offloads and compares its KV cache."""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """How the arguments hand the KV cache over; None when they do not say.
+        """Return the connector that the arguments configure, None without one.
 
         Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
         """
         ...
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Whether the engine has the connector that its arguments name."""
+        """Return whether the engine has the connector that its arguments name."""
         ...
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """How the KV cache goes to other pods, and by the same argument to other memory.
+        """Return the arguments that transfer the KV cache to other pods and other memory.
 
         For a command line that says nothing of it. Only engines that offload by a connector
         get `offloading`.
@@ -299,21 +299,21 @@ class KvCache(Protocol):
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """What it takes to keep KV cache beyond the accelerators' memory, on so many nodes.
+        """Return what offloading needs on so many nodes.
 
         The command line holds the sizes already. One that decodes gets its cache from a prefiller.
         """
         ...
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """The settings that prefill and decode must have alike.
+        """Return the settings that must be equal for prefill and decode.
 
         Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
         """
         ...
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Why the connector cannot go from one's parallelism to the other's; None where it can."""
+        """Return why the connector does not support the two parallelisms, None if it does."""
         ...
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
@@ -413,20 +413,20 @@ class Engine:
     kv_cache: KvCache
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        """The words as argparse gets them, after what the program does to them first."""
+        """Return the words as the program passes them to argparse."""
         raise NotImplementedError
 
     def positionals(self, command: EngineCommand) -> int:
-        """How many words the program takes that belong to no argument."""
+        """Return the number of positional words that the program accepts."""
         raise NotImplementedError
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
-        """Whether the program may start something that takes other arguments."""
+        """Return whether the program may start something that takes other arguments."""
         del command
         return False
 
     def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
-        """Whether even one rank needs shared memory, and stops at its start without.
+        """Return whether even a single rank stops without enough shared memory.
 
         Args:
             command: The engine's command line, without what the launcher adds.
@@ -436,7 +436,7 @@ class Engine:
         return False
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        """How the arguments split and copy the model.
+        """Return the parallel sizes that the arguments set.
 
         None when it is not known: hidden arguments, a value that is no positive integer (`$TP`),
         or options in a file.
@@ -449,7 +449,7 @@ class Engine:
         return []
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
-        """The numbers behind `size_flags`; None when they cannot be known."""
+        """Return the values of `size_flags`; None when they cannot be read."""
         if not command.readable:
             return None
         sizes: dict[str, int] = {}
@@ -464,7 +464,7 @@ class Engine:
         return None if command.has(CONFIG_FLAG) else sizes
 
     def size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
-        """The arguments that set these sizes, by the field that asks for them."""
+        """Return the arguments that set these sizes, by the field that asks for them."""
         numbers = {
             "tensor": (self.size_flags["tensor"], sizes.tensor),
             "pipeline": (self.size_flags["pipeline"], sizes.pipeline),
@@ -486,7 +486,7 @@ class Engine:
         return wanted
 
     def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
-        """The sizes for which there is no argument, at fields of `parallelism`."""
+        """Check for sizes that the engine has no argument for, at fields of `parallelism`."""
         missing = {
             "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
             "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
@@ -497,21 +497,21 @@ class Engine:
             if is_missing
         ]
         if sizes.expert and self.expert_ranks and sizes.tensor is None:
-            message = f"needs tensor: {self.title} spreads experts over that many"
+            message = f"needs tensor: {self.title} spreads experts over that many ranks"
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
         return problems
 
     def spreads_experts(self, command: EngineCommand) -> bool:
-        """Whether the arguments spread experts."""
+        """Return whether the arguments spread experts."""
         return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
 
     def events_argument(self, endpoint: str, topic: str) -> Argument:
-        """The argument that publishes the events of the KV cache over ZMQ."""
+        """Return the argument that publishes the events of the KV cache over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
         return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
 
     def metrics_off(self, command: EngineCommand) -> str | None:
-        """Why it serves no metrics of its own, None where nothing speaks against them."""
+        """Return why the engine serves no metrics, None if it does."""
         flag, is_needed, remedy = self.metrics_flag
         return remedy if command.readable and command.has(flag) is not is_needed else None
 
@@ -544,11 +544,11 @@ class EngineCommand:
     argv: Argv = field(default_factory=Argv)
 
     def has(self, *names: str) -> bool:
-        """Whether a flag is given, in one of its spellings."""
+        """Return whether a flag is given, in one of its spellings."""
         return has_flag(self.arguments, *names)
 
     def value(self, *names: str) -> str | None:
-        """The value of a flag, None when it has none."""
+        """Return the value of a flag, None when it has none."""
         return get_flag_value(self.arguments, *names)
 
     @property
@@ -644,7 +644,7 @@ class EngineCommand:
         return self.engine.parallelism(self) if self.engine is not None else None
 
     def local_ranks(self, nodes: int) -> int:
-        """Data parallel ranks of one pod, 1 where that cannot be read."""
+        """Return data parallel ranks of one pod, 1 where that cannot be read."""
         sizes = self.parallelism
         return sizes.ranks_of_pod(nodes) if sizes is not None else 1
 

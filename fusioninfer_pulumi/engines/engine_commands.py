@@ -23,7 +23,7 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG
 
 
 def read_command(container: Mapping[str, Any]) -> EngineCommand:
-    """What a container's command line says; never raises.
+    """Parse a container's command line; never raises.
 
     The engine is the one whose program the command line names; without a command it is the one
     that the image's name says, and the container's name when the image is unknown. Arguments have
@@ -74,7 +74,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
 
 
 def _image_serves(image: Image) -> bool:
-    """Whether the image's own entrypoint starts an engine."""
+    """Return whether the image's own entrypoint starts an engine."""
     return image.engine is not None and ENGINES[image.engine].image_serves
 
 
@@ -104,7 +104,7 @@ _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
-    """Finds the serving container: the one named, else by usual names, else the first."""
+    """Find the serving container: the one named, else by usual names, else the first."""
     containers = {container["name"]: container for container in template["spec"]["containers"]}
     for candidate in (name, *_SERVING_NAMES):
         if candidate in containers:
@@ -115,7 +115,7 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
 
 
 def serving_port(container: Mapping[str, Any], command: EngineCommand, port: int | None) -> int:
-    """The port on which a container serves.
+    """Return the port on which a container serves.
 
     The role's own if it is given, else the engine's `--port`, else the container port named http,
     else the first container port, else 8000.

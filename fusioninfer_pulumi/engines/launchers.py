@@ -76,7 +76,7 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
 def launch(
     command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool = False
 ) -> ContainerCommand | None:
-    """The command line of one node of a replica; None to leave it as it is written.
+    """Return the command line of one node of a replica; None to leave it as it is written.
 
     The leader serves. With `retry`, ray's workers wait for the leader instead of ending when it is
     not up yet: for groups whose restart policy would recreate them all for that.
@@ -101,7 +101,7 @@ def launch(
 
 
 def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> ContainerCommand:
-    """The leader starts ray and then the engine in it; workers run ray alone."""
+    """Start ray and then the engine on the leader, and ray alone on workers."""
     if not leads:
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
     argv, program = command.argv, list(command.program)
@@ -150,7 +150,7 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
 def add_to_script(
     command: EngineCommand, wanted: Callable[[EngineCall], Sequence[Argument]]
 ) -> ContainerCommand:
-    """A container's own script in which each start of the engine has further arguments."""
+    """Return a container's own script in which each start of the engine has further arguments."""
     script = read_engine_script(command)
     text = script.text
     for call in reversed(script.calls):
@@ -164,7 +164,7 @@ def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> 
 
 
 def add_to_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
-    """A container's own command and args with further arguments, where those are missing."""
+    """Return a container's own command and args with further arguments, where those are missing."""
     added = [word for argument in missing(command, wanted) for word in argument.words]
     argv = command.argv
     program, arguments = split_program(command)
@@ -177,7 +177,7 @@ def add_to_lists(command: EngineCommand, wanted: Sequence[Argument]) -> Containe
 
 
 def read_engine_script(command: EngineCommand) -> Script:
-    """The script of a container's shell, which starts one engine.
+    """Return the script of a container's shell, which starts one engine.
 
     Raises:
         LaunchError: When it is an Output, cannot be read, or starts none or several.
@@ -207,7 +207,7 @@ def read_engine_script(command: EngineCommand) -> Script:
 
 
 def split_program(command: EngineCommand) -> tuple[list[Any], list[Any]]:
-    """A list's program, and its arguments with those split that hold a flag and its value."""
+    """Return a list's program and its arguments; splits a flag and its value in one word."""
     words = command.argv.words
     program = list(words[: len(command.program)])
     arguments: list[Any] = []
@@ -217,7 +217,7 @@ def split_program(command: EngineCommand) -> tuple[list[Any], list[Any]]:
 
 
 def move_model_to_front(arguments: Sequence[str]) -> list[str]:
-    """Turns `--model X` into the positional argument that `vllm serve` wants."""
+    """Turn `--model X` into the positional argument that `vllm serve` wants."""
     if arguments and not arguments[0].startswith("-"):
         return list(arguments)
     model, rest, skip = None, [], False
@@ -234,7 +234,7 @@ def move_model_to_front(arguments: Sequence[str]) -> list[str]:
 
 
 def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
-    """Checks a stated number of nodes, and whether every node gets as many ranks.
+    """Check a stated number of nodes, and whether every node gets as many ranks.
 
     All engines assert the latter, on the product of the sizes.
     """
@@ -253,7 +253,7 @@ def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
 
 
 def reject_outputs(argv: Argv) -> None:
-    """Rejects a command or args that is one Output, to which nothing can be added."""
+    """Reject a command or args that is one Output, to which nothing can be added."""
     for name in argv.outputs:
         raise LaunchError(
             f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
@@ -262,7 +262,7 @@ def reject_outputs(argv: Argv) -> None:
 
 
 def _reject_unquotable(argv: Argv) -> None:
-    """Rejects Outputs in a command line that a shell script is written from."""
+    """Reject Outputs in a command line that a shell script is written from."""
     words = () if argv.script_at is not None else enumerate(argv.words)
     for place in (*argv.outputs, *(argv.place(index) for index, word in words if is_output(word))):
         raise _output_error(place)

@@ -26,7 +26,7 @@ _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-L
 
 
 def is_gated(model: str) -> bool:
-    """Whether a repository of Hugging Face is downloaded with a token only."""
+    """Return whether a repository of Hugging Face is downloaded with a token only."""
     return _GATED.fullmatch(model) is not None
 
 
@@ -54,7 +54,7 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """The arguments of a command line that contradicts nothing, and its positional model."""
+    """Return the arguments for a command line without conflicts, and its positional model."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:
@@ -80,12 +80,12 @@ def build_model_arguments(
 def check_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> Iterator[Finding]:
-    """What a command line says differently."""
+    """Check the model's arguments against the fields of `model`."""
     command_model, model = command.model, wanted.model
     # A path may name one of the model's files, such as one of several GGUF files.
     inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
     if command_model not in (None, model) and not inside:
-        message = f"the model {command_model} contradicts model.uri ({model}); remove one"
+        message = f"the model {command_model} conflicts with model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = {
         _REVISION: (wanted.revision, "model.uri"),
@@ -98,11 +98,10 @@ def check_model_arguments(
     for flag, (value, where) in expected.items():
         written = command.value(flag)
         if value is not None and command.has(flag) and written != value:
-            message = (
-                f"{flag} {written or 'without a value'} contradicts {where} ({value}); remove one"
-            )
+            message = f"{flag} {written or 'without a value'} conflicts with {where} ({value})"
+            message += "; remove one"
             yield error(MODEL_CONTRADICTED, (flag,), message)
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
-        message = f"{modules} stands beside model.lora; move its adapters there"
+        message = f"{modules} conflicts with model.lora; move its adapters there"
         yield error(STATED_TWICE, (modules,), message)

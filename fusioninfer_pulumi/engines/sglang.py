@@ -70,7 +70,7 @@ class SglangNodes:
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        """The command line of one of several nodes."""
+        """Return the command line of one of several nodes."""
         del retry
         if launcher is not Launcher.MULTIPROCESSING:
             raise LaunchError(
@@ -97,12 +97,12 @@ class SglangNodes:
         return add_to_lists(command, arguments)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Nothing: all images have what multiprocessing needs."""
+        """Return nothing: all images have what multiprocessing needs."""
         del command, launcher
         return []
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Which flags do not work with multiprocessing."""
+        """Return which flags do not work with multiprocessing."""
         if launcher is not Launcher.MULTIPROCESSING:
             return []
         problems = list(check_nodes(command, nodes))
@@ -121,7 +121,7 @@ class SglangKvCache:
     """The KV cache of SGLang."""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """How the arguments hand the KV cache over."""
+        """Return the connector that the arguments configure."""
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
@@ -129,37 +129,37 @@ class SglangKvCache:
         return KvConnector(backend, mode, (backend,), (backend,))
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Nothing: the argument's choices are in the tables."""
+        """Return nothing: the argument's choices are in the tables."""
         del command
         return []
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """The settings that a decoder compares with its prefiller's."""
+        """Return the settings that a decoder compares with its prefiller's."""
         del prefill
         since = {"block size": PAGE_SIZE_AGREES, "cache dtype": CACHE_DTYPE_AGREES}
         version = decode.image.version or (0,)
         return [setting for setting, release in since.items() if version >= release]
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Nothing is known."""
+        """Return nothing: no limits are known."""
         del prefill, decode
         return None
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        """Nothing: it has no such setting."""
+        """Return nothing: SGLang has no such setting."""
         del command
         return None
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """The side of the transfer, and its backend."""
+        """Return the side of the transfer, and its backend."""
         del command, offloading
         if asked is None:
             return Transfer()
         for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
             if value is not None:
-                message = "is vLLM's; SGLang has no such"
+                message = "is not supported by SGLang"
                 return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
         mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
         return Transfer(
@@ -173,7 +173,7 @@ class SglangKvCache:
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """The hierarchical cache."""
+        """Return the hierarchical cache."""
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
@@ -189,12 +189,12 @@ class SglangKvCache:
         problems = list(_check_offload(command, wanted, decodes=decodes))
         if sizes is None:
             message = (
-                "SGLang is told the memory of each rank, but how many there are cannot be read "
-                "here; write --hicache-size yourself"
+                "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
+                "--hicache-size yourself"
             )
             problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
         elif of_rank < 1:
-            message = "is less than SGLang's smallest amount, one gigabyte for each rank"
+            message = "must be at least 1G for each rank"
             problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
         return Offload(
             tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
@@ -206,16 +206,16 @@ def _check_offload(
 ) -> Iterator[Finding]:
     for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
         if command.has(flag):
-            message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+            message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
             yield error(STATED_TWICE, (), message)
     if decodes:
-        message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
+        message = "SGLang has no hierarchical cache on decoders; set it on prefillers"
         yield error(UNSUPPORTED_BY_ENGINE, (), message)
     if wanted.eviction == "arc":
         message = "arc is vLLM's; SGLang has lru"
         yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
     if len(wanted.folders) > 1:
-        message = f"SGLang has one tier behind the host memory, got {len(wanted.folders)}"
+        message = f"SGLang supports one tier behind the host memory, got {len(wanted.folders)}"
         yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 

@@ -105,7 +105,7 @@ class Vllm(Engine):
     metrics_flag = (
         "--disable-log-stats",
         False,
-        "vLLM counts nothing with --disable-log-stats; remove it",
+        "vLLM collects no metrics with --disable-log-stats; remove it",
     )
     tracing_flag = "--otlp-traces-endpoint"
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.11.0 and

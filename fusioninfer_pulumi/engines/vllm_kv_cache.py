@@ -93,7 +93,7 @@ class VllmKvCache:
     """The KV cache of vLLM, whose connectors are all settings of one argument."""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """How the arguments hand the KV cache over."""
+        """Return the connector that the arguments configure."""
         settings = transfer_config(command)
         if settings is None:
             return "has no value" if command.has(TRANSFER) else None
@@ -104,7 +104,7 @@ class VllmKvCache:
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Connectors that the release does not register."""
+        """Check whether the release registers the connectors."""
         settings, version = transfer_config(command), command.image.version
         named = _connectors(settings) if isinstance(settings, dict) else ()
         names = [
@@ -115,7 +115,7 @@ class VllmKvCache:
         return [finding for name in names for finding in _check_name(name, version)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """The settings that NIXL compares between prefill and decode."""
+        """Return the settings that NIXL compares between prefill and decode."""
         configs = [transfer_config(side) for side in (prefill, decode)]
         settings = [config for config in configs if isinstance(config, dict)]
         if len(settings) < 2 or not all(NIXL in _names(config) for config in settings):
@@ -137,7 +137,7 @@ class VllmKvCache:
         return [*agreed, "model", "release", "dtype", "cache dtype"]
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Why NIXL cannot go from one's parallelism to the other's."""
+        """Return why NIXL cannot go from one's parallelism to the other's."""
         first, second = prefill.parallelism, decode.parallelism
         by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
         if not by_nixl or first is None or second is None:
@@ -163,7 +163,7 @@ class VllmKvCache:
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """The connectors to other pods and to other memory, in one argument."""
+        """Return the connectors to other pods and to other memory, in one argument."""
         if asked is None:
             if offloading is None:
                 return Transfer()
@@ -185,7 +185,7 @@ class VllmKvCache:
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """The memory of offloading; its connector is an argument of `transfer`."""
+        """Return the memory of offloading; its connector is an argument of `transfer`."""
         del decodes
         # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
         # each data parallel copy has its own.
@@ -201,7 +201,7 @@ class VllmKvCache:
 
 
 def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """The settings behind `--kv-transfer-config`; the text as written when it is no JSON object.
+    """Return the settings of `--kv-transfer-config`, or its text if that is no JSON object.
 
     None when the flag is absent. Keys written as `--kv-transfer-config.kv_role kv_both` are merged
     in, as vLLM does.
@@ -225,7 +225,7 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
 
 
 def _connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The settings of a connector, and of those inside of it."""
+    """Return the settings of a connector, and of those inside of it."""
     yield settings
     extra = settings.get("kv_connector_extra_config")
     is_multi = settings.get("kv_connector") == _MULTI and isinstance(extra, Mapping)
@@ -236,7 +236,7 @@ def _connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
-    """The connector that settings name, and those inside of it."""
+    """Return the connector that settings name, and those inside of it."""
     connectors = _connectors(settings) if isinstance(settings, Mapping) else ()
     names = (connector.get("kv_connector") for connector in connectors)
     return tuple(name for name in names if isinstance(name, str))
@@ -300,7 +300,7 @@ def _offloading_settings(wanted: Offloading) -> dict[str, Any]:
 
 
 def _check_together(connector: str, version: Version | None) -> Iterator[Finding]:
-    """What is not known to work together with offloading in one engine."""
+    """Check whether the connector works together with offloading."""
     if connector != NIXL:
         yield error(
             CONNECTOR_WITH_OFFLOADING,
@@ -317,14 +317,14 @@ def _check_together(connector: str, version: Version | None) -> Iterator[Finding
 def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Finding]:
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
-            message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+            message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
             yield error(STATED_TWICE, (), message)
     version = command.image.version
     needed, field = (
         (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
     )
     if version is None:
-        message = f"needs vLLM {version_text(needed)} or later, which the image's tag does not say"
+        message = f"needs vLLM {version_text(needed)} or later; the image's tag has no release"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
         place = field if version >= CPU_OFFLOADING else ()

@@ -74,7 +74,7 @@ class VllmNodes:
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        """The command line of one of several nodes."""
+        """Return the command line of one of several nodes."""
         if launcher is Launcher.RAY:
             return ray_launch(command, leads=leads, retry=retry)
         reject_outputs(command.argv)
@@ -93,7 +93,7 @@ class VllmNodes:
         return lists(command, added)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Whether the image has Ray, where the launcher needs it."""
+        """Return whether the image has Ray, where the launcher needs it."""
         version, tag = command.image.version, command.image.tag
         moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
         old = not moving and (version is None or version < WITHOUT_RAY)
@@ -106,7 +106,7 @@ class VllmNodes:
         return [warning(IMAGE_WITHOUT_RAY, (), message)]
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Which flags cannot, or probably do not, work with a launcher."""
+        """Return which flags cannot, or probably do not, work with a launcher."""
         if launcher is Launcher.RAY:
             return list(_ray_flags(command))
         if launcher is not Launcher.MULTIPROCESSING:
@@ -123,7 +123,7 @@ class VllmNodes:
 
 
 def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
-    """Runs the same command on every node, each with its own rank.
+    """Run the same command on every node, each with its own rank.
 
     Data parallel ranks need no further arguments: vLLM divides them among the nodes by
     `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
@@ -146,7 +146,7 @@ def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
 
 
 def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> None:
-    """Rejects programs and arguments that do not go together with those of the launcher."""
+    """Reject programs and arguments that do not go together with those of the launcher."""
     if not serve:
         raise LaunchError(
             f"launcher: {launcher.value} starts workers with --headless, which only `vllm serve` "
@@ -166,7 +166,7 @@ def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> No
 
 
 def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
-    """Runs the data parallel ranks of a node, as many as `local`.
+    """Run the data parallel ranks of a node, as many as `local`.
 
     As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
     describes: the other nodes run `--headless` from their first rank on, and find the leader by
@@ -203,13 +203,13 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
 
 
 def _local_ranks(arguments: Sequence[str], nodes: int) -> int:
-    """Data parallel ranks on each node."""
+    """Return data parallel ranks on each node."""
     words = split_joined_flags(arguments)
     data, local = integer(get_flag_value(words, *DATA)), integer(get_flag_value(words, *LOCAL))
     if data is None:
         raise LaunchError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
-            "state parallelism.data and dataLocal"
+            "set parallelism.data and dataLocal"
         )
     if local is None and data % nodes == 0:
         return data // nodes

@@ -43,7 +43,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Loads a kubeconfig (path or content, None for kubectl's own) and one of its contexts.
+        """Load a kubeconfig (path or content, None for kubectl's own) and one of its contexts.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -72,7 +72,7 @@ class KubernetesApi:
         return str((self._read("/version") or {}).get("gitVersion") or "")
 
     def kinds(self, api_version: str) -> Mapping[str, str]:
-        """Returns the kinds of an API version, and their paths with `{}` for the namespace.
+        """Return the kinds of an API version, and their paths with `{}` for the namespace.
 
         Empty if the cluster does not serve the version.
         """
@@ -88,7 +88,7 @@ class KubernetesApi:
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
-        """Returns the path of a kind's objects, None if the cluster does not serve the kind.
+        """Return the path of a kind's objects, None if the cluster does not serve the kind.
 
         Without a namespace it is that of all namespaces.
         """
@@ -104,12 +104,12 @@ class KubernetesApi:
         return None
 
     def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
-        """Returns one object; None if it does not exist or the server denies access."""
+        """Return one object; None if it does not exist or the server denies access."""
         path = self.path(api, kind, namespace)
         return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
 
     def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
-        """Returns whether an object exists, from its metadata; None if that cannot be read."""
+        """Return whether an object exists, from its metadata; None if that cannot be read."""
         path = self.path(api, kind, namespace)
         if path is None:
             return None
@@ -126,7 +126,7 @@ class KubernetesApi:
         most: int | None = None,
         **selectors: str,
     ) -> list[Object] | None:
-        """Returns all objects of a kind, read page by page; None if denied or not served.
+        """Return all objects of a kind, read page by page; None if denied or not served.
 
         `selectors` are parameters of the request, such as `labelSelector`. None, too, for more than
         `most` objects.
@@ -151,7 +151,7 @@ class KubernetesApi:
     def changes(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:
-        """Watches a kind for some seconds, and yields each event's type and object.
+        """Watch a kind for some seconds, and yield each event's type and object.
 
         The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
         or closes the connection.
@@ -186,7 +186,7 @@ class KubernetesApi:
         body: Any = None,
         accept: str = "application/json",
     ) -> tuple[int, Object]:
-        """Sends a request and returns its status and JSON; a PATCH is a server-side apply.
+        """Send a request and return its status and JSON; a PATCH is a server-side apply.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -203,7 +203,7 @@ class KubernetesApi:
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Returns the response to a GET; None if there is none, or if the server denies access."""
+        """Return the response to a GET; None if there is none, or if the server denies access."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
@@ -249,7 +249,7 @@ class KubernetesApi:
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
-    """Returns the official client's `ApiClient`."""
+    """Return the official client's `ApiClient`."""
     # Start-up time: its import takes as long as that of Pulumi.
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")
@@ -289,5 +289,5 @@ def _yaml(body: Any) -> bytes:
 
 
 def one_line(text: str) -> str:
-    """Returns a text on one line."""
+    """Return a text on one line."""
     return " ".join(text.split())

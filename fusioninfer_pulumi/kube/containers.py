@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
-    """Returns a container with more variables; those whose names it already has are skipped."""
+    """Return a container with more variables; those whose names it already has are skipped."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
     added = [dict(variable) for variable in variables if variable["name"] not in names]
@@ -25,26 +25,26 @@ def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
 
 
 def field_variable(name: str, path: str) -> Manifest:
-    """Returns a variable with the value of a field of the pod."""
+    """Return a variable with the value of a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
-    """Returns a container with more mounts after its own."""
+    """Return a container with more mounts after its own."""
     if not mounts:
         return dict(container)
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
 
 
 def add_volumes(spec: Mapped, volumes: Sequence[Mapped]) -> Manifest:
-    """Returns a pod spec with more volumes after its own."""
+    """Return a pod spec with more volumes after its own."""
     if not volumes:
         return dict(spec)
     return {**spec, "volumes": [*(spec.get("volumes") or ()), *volumes]}
 
 
 def mounted(container: Mapped, path: str) -> Mapped | None:
-    """Returns the mount at a path, None without one."""
+    """Return the mount at a path, None without one."""
     for mount in container.get("volumeMounts") or ():
         if str(mount.get("mountPath")).rstrip("/") == path:
             mapped: Mapped = mount
@@ -53,21 +53,21 @@ def mounted(container: Mapped, path: str) -> Mapped | None:
 
 
 def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
-    """Returns a name that no existing volume or container has, numbered if it is taken."""
+    """Return a name that no existing volume or container has, numbered if it is taken."""
     taken = {existing_container.get("name") for existing_container in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
 def memory(limit: str | None) -> Manifest:
-    """Returns the `emptyDir` in memory, with a size limit if there is one."""
+    """Return the `emptyDir` in memory, with a size limit if there is one."""
     return {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
 
 
 def shared_memory(
     spec: Mapped, container: Mapped, source: Mapped
 ) -> tuple[Manifest, Manifest] | None:
-    """Returns a volume at `/dev/shm` and its mount, for one container of a pod spec.
+    """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
     None if the container mounts something there already, or if the pod uses the host's IPC
     namespace, which has the host's shared memory.
@@ -78,7 +78,7 @@ def shared_memory(
 def empty_dir(
     spec: Mapped, container: Mapped, name: str, path: str, source: Mapped
 ) -> tuple[Manifest, Manifest] | None:
-    """Returns an `emptyDir` volume and its mount; None if the container mounts that path."""
+    """Return an `emptyDir` volume and its mount; None if the container mounts that path."""
     if mounted(container, path) is not None:
         return None
     name = choose_free_name(name, spec.get("volumes"))
@@ -86,7 +86,7 @@ def empty_dir(
 
 
 def overlay(generated: Any, override: Any) -> Any:
-    """Returns the generated value with the user's value merged over it; neither is changed.
+    """Return the generated value with the user's value merged over it; neither is changed.
 
     Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
     other value is replaced by the user's. A null removes a key.

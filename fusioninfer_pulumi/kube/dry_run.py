@@ -59,7 +59,7 @@ def send_dry_runs(
     next_request: Callable[[Object, Answer], Object | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Returns the answers to each object, None where there was none in time.
+    """Return the answers to each object, None where there was none in time.
 
     Several are sent at a time, and nothing is stored. An object that exists is judged as an update
     by the manager that applied it last: fields that the new one leaves out are removed.

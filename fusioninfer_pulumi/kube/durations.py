@@ -28,7 +28,7 @@ _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
 def seconds(text: str) -> Fraction | None:
-    """Returns the exact seconds of a duration; None if Go cannot parse it or it has a sign."""
+    """Return the exact seconds of a duration; None if Go cannot parse it or it has a sign."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = _PART.findall(text)
@@ -37,7 +37,7 @@ def seconds(text: str) -> Fraction | None:
 
 
 def times(text: str, factor: int) -> str:
-    """Returns a multiple of a duration in whole seconds; the same text for a factor of 1."""
+    """Return a multiple of a duration in whole seconds; the same text for a factor of 1."""
     length = seconds(text)
     if factor == 1 or length is None:
         return text
@@ -45,7 +45,7 @@ def times(text: str, factor: int) -> str:
 
 
 def format_route_duration(text: str) -> str:
-    """Returns a duration as the Gateway API writes it: `1500ms` for `1.5s`.
+    """Return a duration as the Gateway API writes it: `1500ms` for `1.5s`.
 
     A text that is written so already, is not a duration, or is not in whole milliseconds is
     returned unchanged.

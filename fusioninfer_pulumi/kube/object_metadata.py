@@ -30,7 +30,7 @@ class ServiceMeta:
 def metadata(
     plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Returns the `metadata` of one object; its own labels win over the service's."""
+    """Return the `metadata` of one object; its own labels win over the service's."""
     built: Manifest = {
         "name": name,
         "namespace": plan.namespace,
@@ -47,7 +47,7 @@ _RBAC = "rbac.authorization.k8s.io"
 def service_account(
     plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Returns a ServiceAccount; only pods that ask for its token mount it."""
+    """Return a ServiceAccount; only pods that ask for its token mount it."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -63,7 +63,7 @@ def granted_role(
     accounts: Iterable[Any],
     more_labels: Mapping[str, str] | None = None,
 ) -> Iterator[Manifest]:
-    """Yields a Role and its RoleBinding to ServiceAccounts.
+    """Yield a Role and its RoleBinding to ServiceAccounts.
 
     Each rule is an API group with resources and verbs.
     """
@@ -82,7 +82,7 @@ def granted_role(
 def role_binding(
     plan: ServiceMeta, named: Manifest, role: tuple[str, str], accounts: Iterable[Any]
 ) -> Manifest:
-    """Returns the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
+    """Return the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
     kind, name = role
     return {
         "apiVersion": f"{_RBAC}/v1",

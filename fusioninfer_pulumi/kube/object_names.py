@@ -58,7 +58,7 @@ reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Returns the prefix of one serving group's names, which is also the name of its PodGroup.
+    """Return the prefix of one serving group's names, which is also the name of its PodGroup.
 
     The service's name without groups.
     """
@@ -71,22 +71,22 @@ pod_group = serving_group
 def leader_worker_set(
     service: str, role: str, replica: int, serving_group_index: int | None = None
 ) -> str:
-    """Name of one replica's LeaderWorkerSet, and of its leader StatefulSet and headless Service."""
+    """Return the name of a replica's LeaderWorkerSet, leader StatefulSet and headless Service."""
     return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
 
 
 def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
-    """Name of the one LeaderWorkerSet of a role, of its StatefulSet and headless Service."""
+    """Return the name of a role's one LeaderWorkerSet, StatefulSet and headless Service."""
     return f"{serving_group(service, serving_group_index)}-{role}"
 
 
 def leader_pod(lws_name: str, group: int = 0) -> str:
-    """Name of a group's leader pod, which is also the name of its worker StatefulSet."""
+    """Return the name of a group's leader pod, which is also the name of its worker StatefulSet."""
     return f"{lws_name}-{group}"
 
 
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Returns the longest LeaderWorkerSet name whose pods can be created.
+    """Return the longest LeaderWorkerSet name whose pods can be created.
 
     52 characters for groups of one pod. Otherwise the worker StatefulSet is named `<name>-<group>`,
     so two less for a one-digit group index.

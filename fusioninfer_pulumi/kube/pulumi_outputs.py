@@ -20,7 +20,7 @@ class UnknownOutput:
 
 
 def is_output(value: object) -> bool:
-    """Returns whether a value is a `pulumi.Output`, or stands for one."""
+    """Return whether a value is a `pulumi.Output`, or stands for one."""
     if isinstance(value, (str, int, float, dict, list, type(None))):
         return False
     if isinstance(value, UnknownOutput):
@@ -32,12 +32,12 @@ def is_output(value: object) -> bool:
 
 
 def is_known_equal(one: object, other: object) -> bool:
-    """Whether two values are known to be equal: an Output equals only itself."""
+    """Return whether two values are known to be equal: an Output equals only itself."""
     return one is other or (not is_output(one) and not is_output(other) and one == other)
 
 
 def has_output(value: object) -> bool:
-    """Returns whether plain mappings and lists hold an Output at any depth."""
+    """Return whether plain mappings and lists hold an Output at any depth."""
     if isinstance(value, Mapping):
         return any(has_output(item) for item in value.values())
     if isinstance(value, (list, tuple)):
@@ -46,7 +46,7 @@ def has_output(value: object) -> bool:
 
 
 def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yields the location of every Output inside plain mappings and lists."""
+    """Yield the location of every Output inside plain mappings and lists."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from output_paths(item, (*at, str(key)))
@@ -58,7 +58,7 @@ def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tupl
 
 
 def replace_outputs(value: Any) -> Any:
-    """Returns a copy with `PLACEHOLDER` in place of each Output."""
+    """Return a copy with `PLACEHOLDER` in place of each Output."""
     if isinstance(value, Mapping):
         return {key: replace_outputs(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

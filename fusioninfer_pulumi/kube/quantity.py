@@ -25,22 +25,22 @@ _LIMIT = 64
 
 
 def parse(value: str | float | Decimal) -> Decimal:
-    """Returns the exact amount of a quantity such as `8`, `500m`, `1.5Gi` or `1e3`.
+    """Return the exact amount of a quantity such as `8`, `500m`, `1.5Gi` or `1e3`.
 
     Raises:
         ValueError: The value is not a quantity.
     """
     if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is no Kubernetes quantity")
+        raise ValueError(f"{str(value).lower()} is not a Kubernetes quantity")
     text = str(value)
     match = _QUANTITY.fullmatch(text) if len(text) <= _LIMIT else None
     if match is None:
-        raise ValueError(f"{text[:_LIMIT]!r} is no Kubernetes quantity")
+        raise ValueError(f"{text[:_LIMIT]!r} is not a Kubernetes quantity")
     number = Decimal(match["number"])
     if match["exponent"] is not None:
         exponent = int(match["exponent"])
         if abs(exponent) > _LIMIT:
-            raise ValueError(f"{text!r} is no Kubernetes quantity")
+            raise ValueError(f"{text!r} is not a Kubernetes quantity")
         return number.scaleb(exponent)
     if match["suffix"] is not None:
         return number * _FACTORS[match["suffix"]]
@@ -48,7 +48,7 @@ def parse(value: str | float | Decimal) -> Decimal:
 
 
 def is_absurd(value: str | float) -> bool:
-    """Whether a value has the form of a quantity and is longer or larger than any real one."""
+    """Return whether a value is a quantity that is longer or larger than any real one."""
     try:
         parse(value)
     except ValueError:
@@ -57,7 +57,7 @@ def is_absurd(value: str | float) -> bool:
 
 
 def write(amount: Decimal) -> str:
-    """Returns an amount as Kubernetes stores it.
+    """Return an amount as Kubernetes stores it.
 
     Whole amounts are integers, with a binary suffix if it divides them. Others are thousandths,
     rounded up.

@@ -44,17 +44,17 @@ Amounts = dict[str, Decimal]
 
 
 def is_accelerator(resource: str) -> bool:
-    """Returns whether a resource name stands for an accelerator."""
+    """Return whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
 def is_extended(name: str) -> bool:
-    """Whether a resource is a device: fully qualified, and none of Kubernetes' own."""
+    """Return whether a resource is a device: fully qualified, and none of Kubernetes' own."""
     return "/" in name and "kubernetes.io/" not in name
 
 
 def suggest_accelerator(resource: str) -> str | None:
-    """Returns the accelerator that a resource name is probably meant to be, None without one.
+    """Return the accelerator that a resource name is probably meant to be, None without one.
 
     `nvidia.com/gpus`, `nvda.com/gpu`, `nvidia/gpu`, `nvidia-gpu` and `gpu` are `nvidia.com/gpu`.
     """
@@ -80,7 +80,7 @@ def suggest_accelerator(resource: str) -> str | None:
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
-    """Returns the effective requests of one pod by resource name, as the scheduler counts them.
+    """Return the effective requests of one pod by resource name, as the scheduler counts them.
 
     The larger of two sums, plus the pod's overhead: all containers with restartable init
     containers, or the largest init container. A missing request equals its limit (Kubernetes, "Init
@@ -108,24 +108,24 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
 
 def accelerators(template: Mapping[str, Any]) -> int:
-    """Returns the accelerators that one pod requests as resources; DRA claims are not counted."""
+    """Return the accelerators that one pod requests as resources; DRA claims are not counted."""
     return int(
         sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
     )
 
 
 def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
-    """Returns whether an engine runs one rank on each accelerator that the pod requests."""
+    """Return whether an engine runs one rank on each accelerator that the pod requests."""
     return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
 
 
 def read_limit(container: Mapping[str, Any], resource: str) -> Any:
-    """Returns a container's limit of a resource as it is written, None without one."""
+    """Return a container's limit of a resource as it is written, None without one."""
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
+    """Return the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )
@@ -154,7 +154,7 @@ def _largest(one: Amounts, other: Amounts) -> Amounts:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Returns whether a node is ready, not cordoned, and has no taint of a node condition.
+    """Return whether a node is ready, not cordoned, and has no taint of a node condition.
 
     Other taints are ignored: pods may tolerate them.
     """

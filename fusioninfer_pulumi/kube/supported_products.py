@@ -48,7 +48,7 @@ class Product:
 
     @property
     def wanted(self) -> str:
-        """The supported releases, and how to install one."""
+        """Supported releases, and how to install one."""
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.least is None:
             return f"it: {apply}{self.install}"
@@ -62,7 +62,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of Kubernetes that no API shows, only the release of the API server.
+    """A feature of Kubernetes that can be recognized only by the API server's release.
 
     Attributes:
         name: Its name in messages.
@@ -305,7 +305,7 @@ CLUSTER_WIDE = {
 def iterate_field(
     field: str, manifest: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
-    """Yields the location, the value and the enclosing mapping of a field of an object."""
+    """Yield the location, the value and the enclosing mapping of a field of an object."""
     kind, _, path = field.partition(" ")
     if manifest["kind"] == kind:
         parts = tuple(index or key for index, key in _PART.findall(path))
@@ -326,11 +326,11 @@ def _values(
 
 
 def parse_release(text: str) -> Release | None:
-    """Returns the release in a tag or an annotation, None for other words such as `latest`."""
+    """Return the release in a tag or an annotation, None for other words such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def format_release(release: Release) -> str:
-    """Writes a release as its product does."""
+    """Write a release as its product does."""
     return "v" + ".".join(map(str, release))

@@ -51,18 +51,18 @@ _MARK = "_pulumi_name"
 
 @functools.cache
 def kubernetes_name(key: str) -> str:
-    """Returns the name in Kubernetes of a field, whose name may be that of Python."""
+    """Return the name in Kubernetes of a field, whose name may be that of Python."""
     first, *others = key.split("_")
     return _IRREGULAR.get(key) or first + "".join(word.capitalize() for word in others)
 
 
 def is_typed_args(value: object) -> bool:
-    """Returns whether a value is an instance of a Pulumi input type."""
+    """Return whether a value is an instance of a Pulumi input type."""
     return hasattr(type(value), "_pulumi_input_type") and not isinstance(value, dict)
 
 
 def to_plain(value: Any) -> Any:
-    """Returns a value with typed args at any depth replaced by mappings with Kubernetes' keys.
+    """Return a value with typed args at any depth replaced by mappings with Kubernetes' keys.
 
     Outputs and other values stay as they are; properties that were not set are left out.
     """
@@ -81,7 +81,7 @@ def to_plain(value: Any) -> Any:
 
 
 def use_kubernetes_names(value: Any) -> Any:
-    """Returns a pod template or a part of it with Kubernetes' names for the fields of Python.
+    """Return a pod template or a part of it with Kubernetes' names for the fields of Python.
 
     Keys of maps, such as labels, stay.
     """
@@ -98,7 +98,7 @@ def use_kubernetes_names(value: Any) -> Any:
 
 
 def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
-    """Yields both names of each field that is given in Python's and in Kubernetes' spelling."""
+    """Yield both names of each field that is given in Python's and in Kubernetes' spelling."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             named = kubernetes_name(key) if isinstance(key, str) else key

@@ -100,11 +100,11 @@ def load_documents(
     `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
     are the documents in folders: other objects among them are left out, with a warning.
     """
-    owners = _with_named(documents, [_owner(raw) for _, raw in documents])
+    owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
-    some = any(owners) or any(_is_ours(raw) for _, raw in documents)
+    some = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
     read = [
-        _ours(origin, raw, lossy=some and allow_lossy, in_folder=origin in beside)
+        _load_document(origin, raw, lossy=some and allow_lossy, in_folder=origin in beside)
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
     ]
@@ -113,13 +113,17 @@ def load_documents(
     return sorted(read, key=lambda document: order[document.origin])
 
 
-def _owner(raw: Any) -> Importer | None:
-    return find_importer(raw) if _is_foreign(raw) else None
+def _find_owner(raw: Any) -> Importer | None:
+    return find_importer(raw) if _is_of_other_system(raw) else None
 
 
-def _is_foreign(raw: Any) -> bool:
+def _is_of_other_system(raw: Any) -> bool:
     """Whether a document is none of ours: only then are importers loaded."""
-    return isinstance(raw, Mapping) and not _is_ours(raw) and raw.get("apiVersion") != API_VERSION
+    return (
+        isinstance(raw, Mapping)
+        and not _is_inference_service(raw)
+        and raw.get("apiVersion") != API_VERSION
+    )
 
 
 def _by_importer(
@@ -136,7 +140,7 @@ def _by_importer(
             yield importer, mine
 
 
-def _with_named(
+def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Give objects that an importer's documents name or select to that importer."""
@@ -165,7 +169,7 @@ def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:
 
 def is_loaded_kind(raw: Any) -> bool:
     """Whether a document is of a kind that is loaded, not any other object."""
-    return _is_ours(raw) or _owner(raw) is not None or _lacks_importer(raw)
+    return _is_inference_service(raw) or _find_owner(raw) is not None or _lacks_importer(raw)
 
 
 def _converted(
@@ -182,7 +186,7 @@ def _converted(
                 validate_document(service.manifest),
                 service.manifest,
                 tuple(located for located in left if located[0] in documents),
-                partial(_located, importer, service.origins),
+                partial(_locate, importer, service.origins),
             )
         )
         left = [located for located in left if located[0] not in documents]
@@ -193,18 +197,18 @@ def _converted(
     return read
 
 
-def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
+def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
     """Move a finding about a converted service to the user's document, in its system's terms."""
     origin, moved = origins.locate(finding)
     words = importer.words.get(finding.rule)
     return origin, moved if words is None else replace(moved, message=words, converted=())
 
 
-def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
+def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
     if _lacks_importer(raw):
         return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
-    hint = _near(raw)
-    platform = find_platform_importer(raw) if _is_foreign(raw) else None
+    hint = _unsupported_version(raw)
+    platform = find_platform_importer(raw) if _is_of_other_system(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
         why = "is no service: left out; apply it beside the others"
         if platform is not None:
@@ -215,7 +219,7 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDo
     if hint is not None:
         return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
-        return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
+        return LoadedDocument(origin, Document(None, (_unrecognized_kind(raw),)))
     return LoadedDocument(origin, with_model_config(validate_document(raw), origin.file), raw)
 
 
@@ -236,7 +240,7 @@ def _importer_missing(raw: Mapping[str, Any]) -> Finding:
     )
 
 
-def _of_nobody(raw: Mapping[str, Any]) -> Finding:
+def _unrecognized_kind(raw: Mapping[str, Any]) -> Finding:
     systems = " or ".join(f"{importer.name}'s" for importer in importers())
     return error(
         WRONG_KIND,
@@ -246,7 +250,7 @@ def _of_nobody(raw: Mapping[str, Any]) -> Finding:
     )
 
 
-def _is_ours(raw: Any) -> bool:
+def _is_inference_service(raw: Any) -> bool:
     if not isinstance(raw, Mapping) or raw.get("kind") != KIND:
         return False
     # KServe has an older kind of the same name.
@@ -260,15 +264,15 @@ def _group(version: Any) -> str:
 def _is_other_object(raw: Any) -> bool:
     return (
         isinstance(raw, Mapping)
-        and not _is_ours(raw)
+        and not _is_inference_service(raw)
         and all(isinstance(raw.get(key), str) for key in ("apiVersion", "kind"))
         and isinstance(raw.get("metadata"), Mapping)
     )
 
 
-def _near(raw: Any) -> Finding | None:
+def _unsupported_version(raw: Any) -> Finding | None:
     """The error of a document whose kind or apiVersion alone is one of an importer's."""
-    if not isinstance(raw, Mapping) or _is_ours(raw):
+    if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
     for importer in importers():

@@ -120,7 +120,7 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     Returns the services in the order of the documents, and the documents that became none; for
     `allow_lossy` see `read_all`.
     """
-    texts, notes = _each_once(parsed)
+    texts, notes = _reject_duplicates(parsed)
     manifests = [document for text in texts for document in text.manifests]
     beside = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
@@ -131,7 +131,7 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
             files = {text.text.file for text in texts if text.text.folder == folder}
             documents = (*read, *(note for text in texts for note in text.notes))
             if not any(
-                document.origin.file in files and _counts(document) for document in documents
+                document.origin.file in files and _is_service(document) for document in documents
             ):
                 notes.append(
                     rejected_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
@@ -144,7 +144,9 @@ def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
 
-def _each_once(parsed: Sequence[ParsedText]) -> tuple[list[ParsedText], list[LoadedDocument]]:
+def _reject_duplicates(
+    parsed: Sequence[ParsedText],
+) -> tuple[list[ParsedText], list[LoadedDocument]]:
     texts: dict[str, ParsedText] = {}
     again = [
         parsed_text
@@ -158,7 +160,7 @@ def _each_once(parsed: Sequence[ParsedText]) -> tuple[list[ParsedText], list[Loa
     return list(texts.values()), notes
 
 
-def _counts(read: LoadedDocument) -> bool:
+def _is_service(read: LoadedDocument) -> bool:
     """Whether a document is a service, or has an error of one."""
     return read.document is not None or any(
         finding.severity is Severity.ERROR for _, finding in read.remarks

@@ -67,7 +67,7 @@ def validate_document(raw: Any) -> Document:
         args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return _refused([*findings, *_findings_beside(raw, problem)])
+        return _refused([*findings, *_independent_findings(raw, problem)])
     findings = list(service_findings(args, args))
     return _refused(findings) if errors(findings) else Document(args)
 
@@ -76,7 +76,7 @@ def _refused(findings: Sequence[Finding]) -> Document:
     return Document(None, tuple(findings))
 
 
-def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
+def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Yield findings about pod templates, and about roles and models whose fields are all valid."""
     wrong = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))

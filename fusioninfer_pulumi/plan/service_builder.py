@@ -39,7 +39,7 @@ class BuiltService:
 
 
 def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltService:
-    """Builds one service; `name` is its Kubernetes name if the spec has none."""
+    """Build one service; `name` is its Kubernetes name if the spec has none."""
     service = args.name or name or ""
     meta = ServiceMeta(
         service=service,

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.service_topology import serving_service
 
 
 def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
-    """Returns every object of a service.
+    """Return every object of a service.
 
     Args:
         plan: The service.
@@ -40,7 +40,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 
 def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Yields what leads requests to the pods."""
+    """Yield what leads requests to the pods."""
     if plan.picker is None:
         yield serving_service(plan)
     if plan.routing is not None:
@@ -48,13 +48,13 @@ def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
 
 
 def _normal(manifest: dict[str, Any]) -> dict[str, Any]:
-    """An object without the fields that users have set to null."""
+    """Return an object without the fields that users have set to null."""
     part = Part(manifest["apiVersion"], manifest["kind"])
     return normalize_part(manifest, part) if kind_schema(*part[:2]) is not None else manifest
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Yields PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
+    """Yield PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
     for gang in plan.gangs:
         yield pod_group(plan, gang)
     running = [role for role in plan.roles if role.replicas]

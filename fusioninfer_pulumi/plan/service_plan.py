@@ -22,15 +22,15 @@ class RoleMemory(Protocol):
         ...
 
     def row(self) -> Sequence[str]:
-        """A row of the table for people."""
+        """Return a row of the table for people."""
         ...
 
     def to_json(self) -> Mapping[str, Any]:
-        """The same for programs."""
+        """Return the same for programs."""
         ...
 
     def change(self, new: Any) -> str | None:
-        """What an update to another memory of the same role changes; None for nothing."""
+        """Describe what an update to another memory of the same role changes; None for nothing."""
         ...
 
 

@@ -87,7 +87,7 @@ class Expansion:
 
 
 def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
-    """Whether the library writes the serving container of a role."""
+    """Return whether the library writes the serving container of a role."""
     if args.model is None or role.component_type is ComponentType.ROUTER:
         return False
     if role.leader_template is not None or role.worker_template is not None:
@@ -101,7 +101,7 @@ def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> b
 
 
 def expand(args: InferenceServiceArgs) -> Expansion:
-    """Writes the containers that a spec leaves out."""
+    """Write the containers that a spec leaves out."""
     args = _with_mirrored_fetcher(args)
     model = args.model
     if model is None or not any(library_generates_container(args, role) for role in args.roles):
@@ -131,7 +131,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
 
 
 def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """The spec whose fetcher has its default image from `imageRegistry`."""
+    """Return the spec whose fetcher has its default image from `imageRegistry`."""
     model, registry = args.model, args.image_registry
     if model is None or registry is None or "image" in model.fetcher.model_fields_set:
         return args
@@ -140,7 +140,7 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
-    """Timeouts of an update that wait as long as the engines may take to start."""
+    """Return timeouts of an update that are long enough for the engines to start."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -204,7 +204,7 @@ class _Writer:
         self.length = integer(self.command.value(self.engine.length_flag))
 
     def role(self) -> RoleArgs:
-        """The role with its template, and with the fields that follow."""
+        """Return the role with its template, and with the fields that follow."""
         role = self.user_role
         self._note_engine()
         chosen = self._layout()
@@ -220,7 +220,7 @@ class _Writer:
         return role.model_copy(update={**update, "template": self._template(role, chosen)})
 
     def _fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
-        """Fields of the role that the user left out."""
+        """Return fields of the role that the user left out."""
         data = role.parallelism is not None and (role.parallelism.data or 1) > 1
         if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
@@ -249,7 +249,7 @@ class _Writer:
     # GPUs and the split.
 
     def _layout(self) -> Layout:
-        """GPUs of a pod, and the split where the user leaves it out."""
+        """Return GPUs of a pod, and the split where the user leaves it out."""
         role = self.user_role
         if self.on_cpu:
             if self.preset.cpu_image is None:
@@ -307,7 +307,7 @@ class _Writer:
         self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
 
     def _found_layout(self, accelerator: str) -> Layout | str:
-        """The layout of the catalogue, else of the capacity package; or why there is none.
+        """Return the layout of the catalogue or the capacity package, or why there is none.
 
         The catalogue comes first, so that the pods do not depend on what is installed; a shorter
         sequence may take fewer GPUs.
@@ -323,7 +323,7 @@ class _Writer:
         return listed if isinstance(fitting, str) and listed is not None else fitting
 
     def _split(self, gpus: int) -> Layout:
-        """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
+        """Return a layout of one tensor rank for each GPU and one pipeline stage for each pod."""
         role, nodes = self.user_role, self.user_role.nodes
         if gpus > MAX_COUNT:
             message = f"must ask for at most {MAX_COUNT} GPUs in each pod, got {gpus}"
@@ -346,7 +346,7 @@ class _Writer:
     # The template.
 
     def _own_container(self) -> Mapping[str, Any]:
-        """The serving container as far as the user wrote it; empty where it is left out."""
+        """Return the user's serving container, empty without one."""
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
@@ -398,7 +398,7 @@ class _Writer:
         return by_engine and not kept and hub_name(self.model.uri) is not None
 
     def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
-        """The container, before the user's own is merged over it."""
+        """Return the generated container, before the user's is merged over it."""
         own, preset = self.own, self.preset
         name = own.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
@@ -426,7 +426,7 @@ class _Writer:
         return container
 
     def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
-        """Arguments that the user's own do not set; those of the model's recipe are for vLLM."""
+        """Return arguments that the user does not set; recipes of models are for vLLM."""
         preset, port = self.preset, self.user_role.port
         known = find_catalogue_model(self.model_name)
         # Workers of a replica over several nodes cannot see when their leader has finished, so that
@@ -448,7 +448,7 @@ class _Writer:
         return words
 
     def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
-        """The wanted arguments whose flags the user's own lack."""
+        """Return the wanted arguments whose flags the user does not set."""
         present = [str(word) for word in self.own.get("args") or ()]
         stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(present)}
         missing: list[str] = []
@@ -471,7 +471,7 @@ class _Writer:
         return missing
 
     def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
-        """Requests of processor and memory, and the GPUs."""
+        """Return requests of processor and memory, and the GPUs."""
         limits: dict[str, Any] = {}
         if chosen.gpus and not role.resource_claims and not self.own_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
@@ -510,7 +510,7 @@ class _Writer:
     def _noted(
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
-        """Notes a value that the user may have written."""
+        """Note a value that the user may have written."""
         if key in user_fields:
             stated = user_fields[key]
             value = str(stated) if isinstance(stated, (str, int)) else "as in the template"
@@ -528,7 +528,7 @@ _Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
 
 
 def _without(model: _Model, *names: str) -> _Model:
-    """A copy without fields that only this step reads, as if nobody had set them."""
+    """Return a copy with these fields unset."""
     copied = model.model_copy(update=dict.fromkeys(names))
     copied.model_fields_set.difference_update(names)
     return copied

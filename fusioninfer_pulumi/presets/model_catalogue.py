@@ -61,7 +61,7 @@ class CatalogueModel:
 
 @cache
 def catalogue() -> Mapping[str, CatalogueModel]:
-    """All models by their names."""
+    """Return all models by their names."""
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     return {
         entry["name"]: CatalogueModel(
@@ -82,7 +82,7 @@ def catalogue() -> Mapping[str, CatalogueModel]:
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
-    """The model of a repository or of one of its quantized siblings; None for another."""
+    """Return the model of a repository or of one of its quantized siblings; None for another."""
     known = catalogue().get(name)
     if known is not None:
         return known

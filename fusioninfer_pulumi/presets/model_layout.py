@@ -33,7 +33,7 @@ class Layout:
 def layout(
     model: ModelArgs, accelerator: str, engine: str, length: int | None, *, ranks: bool
 ) -> Layout | str:
-    """The smallest layout that holds a model, or why none is known, as the end of a sentence.
+    """Return the smallest layout that holds a model, or why none is known (end of a sentence).
 
     Args:
         model: The model.
@@ -74,7 +74,7 @@ def layout(
 
 
 def find_catalogue_layout(name: str, accelerator: str) -> Layout | None:
-    """The layout that the catalogue has; None where it has none."""
+    """Return the layout of the catalogue, None if it has none."""
     model = catalogue().get(name)
     if model is None:
         return None
@@ -89,7 +89,7 @@ def find_catalogue_layout(name: str, accelerator: str) -> Layout | None:
 
 
 def model_bytes(model: ModelArgs, name: str) -> int | None:
-    """Bytes of a model's weights, None where they are not known.
+    """Return bytes of a model's weights, None where they are not known.
 
     The catalogue comes first, so that they do not depend on what is installed.
     """
@@ -107,13 +107,13 @@ def is_known_model(name: str) -> bool:
 
 
 def find_similar_model(name: str) -> str | None:
-    """Return the known model that an unknown name differs from by a slip, if there is one."""
+    """Return the known model that an unknown name probably means, if there is one."""
     # A letter or two: with less, a model that is not in the tables is taken for its neighbour.
     return closest_name(name, _known_names(), cutoff=0.9)
 
 
 def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
-    """Why the GPUs of a model are not known, if that is because its name is not."""
+    """Return why the GPUs of a model are not known, if that is because its name is not."""
     if not name or model.config is not None or is_known_model(name):
         return None
     meant = find_similar_model(name)

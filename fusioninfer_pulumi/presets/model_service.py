@@ -45,7 +45,7 @@ def model_service(
     engine: EngineArgs | Mapping[str, Any] | str | None = None,
     **more: Unpack[dicts.ModelServiceDict],
 ) -> InferenceServiceArgs:
-    """Returns the service of a model, whose containers the library writes.
+    """Return the service of a model, whose containers the library writes.
 
     Args:
         model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the `model` of a

@@ -48,7 +48,7 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 
 
 def read_package_schema() -> str:
-    """The text of the schema in the installed package."""
+    """Return the text of the schema in the installed package."""
     return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
@@ -65,7 +65,7 @@ class Provider(pulumi.provider.Provider):
         inputs: Mapping[str, Any],
         options: pulumi.ResourceOptions | None = None,
     ) -> pulumi.provider.ConstructResult:
-        """Registers a component and its objects.
+        """Register a component and its objects.
 
         Raises:
             InputPropertiesError: The component cannot work; one error for each problem.
@@ -83,7 +83,7 @@ class Provider(pulumi.provider.Provider):
 
 
 def normalize_inputs(value: Any) -> Any:
-    """A value as programs write it: all numbers arrive as floats, and unknown ones as markers."""
+    """Return a value as programs write it: numbers arrive as floats, unknowns as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
@@ -96,7 +96,7 @@ def normalize_inputs(value: Any) -> Any:
 
 
 def build_property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
-    """Findings as errors of a component's properties."""
+    """Convert findings to errors of a component's properties."""
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
@@ -122,7 +122,7 @@ def _construct(
 
 
 def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
-    """The services whose needs are checked; their findings are located below `services`."""
+    """Return the services whose needs are checked; their findings are located below `services`."""
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
         document = validate_mapping(mapping, f"services[{index}]")
@@ -133,7 +133,7 @@ def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
 
 
 def _enter_stack() -> None:
-    """Makes the stack known, as in a program: components read its state by it."""
+    """Make the stack known, as in a program: components read its state by it."""
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))
@@ -146,7 +146,7 @@ def _done(result: Any) -> asyncio.Future[Any]:
 
 
 def _explained(output: Any, name: str) -> Any:
-    """An output whose refusal, found only while it is computed, is one of properties, too."""
+    """Return an Output whose late errors become property errors, too."""
     if not is_output(output):
         return output
 
@@ -165,5 +165,5 @@ def _explained(output: Any, name: str) -> Any:
 
 
 def main() -> None:
-    """Serves the package until Pulumi ends the process: `pulumi-resource-fusioninfer`."""
+    """Serve the package until Pulumi ends the process: `pulumi-resource-fusioninfer`."""
     pulumi.provider.main(Provider(), sys.argv[1:])

@@ -55,13 +55,13 @@ class StackLws:
         return self.logical[: -len(suffix)] if ours and self.logical.endswith(suffix) else ""
 
     def is_at(self, name: str, namespace: Any) -> bool:
-        """Whether it has a Kubernetes name and a namespace, as far as both are known."""
+        """Return whether it has a Kubernetes name and a namespace, as far as both are known."""
         elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
         return self.name == name and not elsewhere
 
 
 def layout_of(set_labels: Mapping[str, Any]) -> Layout | None:
-    """Returns the layout of a LeaderWorkerSet by its labels, None if it is not of this library."""
+    """Return the layout of a LeaderWorkerSet by its labels, None if it is not of this library."""
     if labels.ROLE_NAME not in set_labels:
         return None
     return Layout.PER_REPLICA if labels.REPLICA_INDEX in set_labels else Layout.PER_ROLE

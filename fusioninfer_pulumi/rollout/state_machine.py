@@ -182,11 +182,11 @@ class UpdateState:
         return [name for name, lws in self.lws.items() if lws.phase in phases]
 
     def with_lws(self, changed: Mapping[str, LwsState]) -> UpdateState:
-        """The state with some LeaderWorkerSets replaced."""
+        """Return the state with some LeaderWorkerSets replaced."""
         return replace(self, lws={**self.lws, **changed}) if changed else self
 
     def with_each(self, names: Iterable[str], **changes: Any) -> UpdateState:
-        """The state with the same fields changed in several LeaderWorkerSets."""
+        """Return the state with the same fields changed in several LeaderWorkerSets."""
         return self.with_lws({name: replace(self.lws[name], **changes) for name in names})
 
     @property
@@ -295,7 +295,7 @@ _Result: TypeAlias = tuple[UpdateState, tuple[Action, ...]]
 
 
 def step(state: UpdateState, observation: Observation) -> _Result:
-    """Returns the state after an observation, and the actions that follow from it.
+    """Return the state after an observation, and the actions that follow from it.
 
     An update ends with the state `is_over`, or with the action `Fail`.
     """
@@ -323,7 +323,7 @@ def step(state: UpdateState, observation: Observation) -> _Result:
 
 
 def _begin(state: UpdateState, at: float) -> _Result:
-    """Registers what is new and required; what exists waits for its turn."""
+    """Register what is new and required; what exists waits for its turn."""
     new = [name for name, lws in state.lws.items() if not lws.exists]
     required = [name for name in new if state.lws[name].step.required]
     state = state.with_each(state.lws, phase=Phase.WAITING)
@@ -352,7 +352,7 @@ def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
 
 
 def _take_turns(state: UpdateState, at: float) -> _Result:
-    """Registers what may change now.
+    """Register what may change now.
 
     Pods that restart may need those that are new to be a complete gang, so they come after them.
     Optional ones that are new come last: a gang that counts any replica might start with them.
@@ -369,7 +369,7 @@ def _take_turns(state: UpdateState, at: float) -> _Result:
 
 
 def _answered(state: UpdateState, observation: Answered) -> UpdateState:
-    """Notes which LeaderWorkerSets have changed, and which of them are awaited."""
+    """Note which LeaderWorkerSets have changed, and which of them are awaited."""
     creating = state.is_creating
     state = state.with_lws(
         {
@@ -447,7 +447,7 @@ def _with_snapshot(lws: LwsState, snapshot: Snapshot | None, *, asking: bool) ->
 
 
 def _unreadable(state: UpdateState, observation: Listed) -> _Result:
-    """Tries again, then fails if the update cannot do without a list, else goes on."""
+    """Try again, then fails if the update cannot do without a list, else goes on."""
     failures = state.failures + 1
     if failures < TRIES:
         return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()
@@ -463,11 +463,11 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
     if state.stage is not Stage.RUNNING:
         return replace(state, stage=Stage.RUNNING), ()
     state = state.with_each(state.in_phases(Phase.CHANGING, Phase.STARTING), phase=Phase.DONE)
-    return state, (Say(f"whether replicas are available was not checked: {observation.problem}"),)
+    return state, (Say(f"availability of replicas was not checked: {observation.problem}"),)
 
 
 def pause(quiet: float, *, turns: bool = False) -> float:
-    """Returns the seconds until the next list: more, the longer nothing has changed."""
+    """Return the seconds until the next list: more, the longer nothing has changed."""
     least = TURN_SECONDS if turns else PAUSE_SECONDS
     return min(LONG_PAUSE_SECONDS, max(least, quiet * PAUSE_PART))
 

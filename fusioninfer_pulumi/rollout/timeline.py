@@ -133,7 +133,7 @@ def timeline(
     changes: Mapping[str, LwsChange],
     removed: Sequence[tuple[str, LwsSize]] = (),
 ) -> Timeline:
-    """Plays an update of a service at its slowest.
+    """Play an update of a service at its slowest.
 
     Args:
         plan: The service after the update.
@@ -166,7 +166,7 @@ class _World:
         self.up = {name for name, change in self.changes.items() if change.before is not None}
 
     def play(self) -> Timeline:
-        """Runs the update to its end."""
+        """Run the update to its end."""
         before, turns = self._row(), list[TimelineRow]()
         state = UpdateState(
             {lws_step.name: self._lws(lws_step) for lws_step in self.steps},
@@ -226,7 +226,7 @@ class _World:
         return "before", 2 if change.restarts or change.before != change.after else 1
 
     def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
-        """Lets time pass until the next LeaderWorkerSet has to be available."""
+        """Let time pass until the next LeaderWorkerSet has to be available."""
         self.begun = False
         self.now = min(state.lws[name].deadline for name in awaited)
         self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
@@ -288,7 +288,7 @@ class _World:
 
 
 def _serving_meanwhile(lws_step: LwsStep, change: LwsChange, replicas: int) -> int:
-    """Returns how many replicas of a LeaderWorkerSet that changes serve at least."""
+    """Return how many replicas of a LeaderWorkerSet that changes serve at least."""
     if change.recreated or not lws_step.whole:
         return 0
     rolling = lws_step.rollout.strategy is RolloutStrategy.ROLLING
@@ -297,7 +297,7 @@ def _serving_meanwhile(lws_step: LwsStep, change: LwsChange, replicas: int) -> i
 
 
 def format_duration(seconds: float) -> str:
-    """Returns a duration for people, such as `2h15m`, rounded up to whole seconds."""
+    """Return a duration for people, such as `2h15m`, rounded up to whole seconds."""
     whole = math.ceil(seconds)
     parts = zip((whole // _HOUR, whole % _HOUR // 60, whole % 60), "hms", strict=True)
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

@@ -76,12 +76,12 @@ class LwsStep:
 
 
 def by_group(plan: Topology) -> bool:
-    """Returns whether the serving groups of a service change as a whole."""
+    """Return whether the serving groups of a service change as a whole."""
     return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
 
 
 def group_rollout(plan: Topology) -> RoleRollout:
-    """Returns the settings of a service's groups, which it counts as those of a role replicas."""
+    """Return the settings of a service's groups, which it counts as those of a role replicas."""
     rollout = plan.rollout
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(
@@ -94,7 +94,7 @@ def group_rollout(plan: Topology) -> RoleRollout:
 
 
 def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
-    """Returns how many replicas of a role, in each serving group, are required.
+    """Return how many replicas of a role, in each serving group, are required.
 
     These are the lowest ordinals, which the scheduler places first.
     """
@@ -102,7 +102,7 @@ def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
 
 
 def update_order(plan: Topology) -> tuple[LwsStep, ...]:
-    """Returns the LeaderWorkerSets of a service in the order in which an update changes them.
+    """Return the LeaderWorkerSets of a service in the order in which an update changes them.
 
     Role by role, or with `level: Group` serving group by serving group, the highest first. In each
     role the highest ordinal comes first, and required replicas come before optional ones.
@@ -163,7 +163,7 @@ def next_lws(
     changing: Collection[str],
     unavailable: Collection[str],
 ) -> list[str]:
-    """Returns the waiting LeaderWorkerSets that may change now, in their order.
+    """Return the waiting LeaderWorkerSets that may change now, in their order.
 
     What is unavailable changes first, at any stage: that takes nothing more down, and may be
     what repairs a gang. Then as many others as leave at most `limit` units of a queue unavailable.
@@ -204,5 +204,5 @@ def next_lws(
 
 
 def _mates(step: LwsStep) -> tuple[str, str]:
-    """What an optional LeaderWorkerSet waits for: its serving group, or its role."""
+    """Describe what an optional LeaderWorkerSet waits for: its serving group, or its role."""
     return ("", step.unit) if step.queue == "" else (step.queue, "")

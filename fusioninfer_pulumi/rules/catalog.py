@@ -51,7 +51,7 @@ class RuleEntry:
 
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
-    """All rules by their ids, sorted: those of the core and of the installed packages beside it."""
+    """Return all rules by id, sorted: those of the core and of installed plugins."""
     rules = [
         _entry(rule, path.stem, fields)
         for folder in _folders()
@@ -82,7 +82,7 @@ def _folders() -> Iterator[Path]:
 
 
 def documents(example: Mapping[str, Any]) -> list[Any]:
-    """The documents of an example, none where it is a text."""
+    """Return the documents of an example, none if it is a text."""
     ((base, value),) = example.items()
     if base == "text":
         return []
@@ -91,13 +91,13 @@ def documents(example: Mapping[str, Any]) -> list[Any]:
 
 @cache
 def bases() -> Mapping[str, Any]:
-    """The manifests that examples change."""
+    """Return the manifests that examples change."""
     manifests: dict[str, Any] = _parsed(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
 
 
 def changed(base: str, fields: Mapping[str, Any]) -> Any:
-    """A manifest with fields set; null removes one, and the index after the last adds an item."""
+    """Set fields of a manifest; null removes one, the index after the last adds an item."""
     # Aliases of YAML are one object in several places.
     manifest = copy.deepcopy({key: _unshared(value) for key, value in bases()[base].items()})
     for path, value in fields.items():
@@ -132,7 +132,7 @@ def _set(holder: Any, part: str | int, value: Any) -> None:
 
 
 def _location(path: str) -> list[str | int]:
-    """The parts of a path as findings show it: `roles[0].port`, relative to `spec`."""
+    """Parse a path such as `roles[0].port`, relative to `spec`."""
     parts: list[str | int] = [
         int(index) if index.isdigit() else index or key for index, key in _PART.findall(path)
     ]

@@ -24,7 +24,7 @@ AT: Location = ("metadata", "annotations", IGNORE_RULES)
 
 
 def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """The rules that an annotation of a service names."""
+    """Return the rules that a service's annotation ignores."""
     ignored_text = annotations.get(IGNORE_RULES)
     if not isinstance(ignored_text, str):
         return frozenset()
@@ -32,7 +32,7 @@ def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
 
 
 def drop_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
-    """The findings without warnings of ignored rules."""
+    """Remove warnings of ignored rules."""
     return [
         finding
         for finding in findings
@@ -43,17 +43,17 @@ def drop_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[
 def check_ignored_rules(
     ignored: Collection[str], findings: Iterable[Finding], at: Location = AT
 ) -> Iterator[Finding]:
-    """Warns of ignored rules that do not exist, and of those that are errors here."""
+    """Warn of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
     from fusioninfer_pulumi.rules.catalog import all_rules  # noqa: PLC0415  # few ignore
 
-    refused = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
+    error_rules = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
     for rule in sorted(ignored):
         if rule not in all_rules():
             near = closest_name(rule, all_rules())
             hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
             yield warning(IGNORED_RULE_UNKNOWN, at, f"no rule has the id {shown(rule)}; {hint}")
-        elif rule in refused:
+        elif rule in error_rules:
             message = f"{rule} is an error here, which is never ignored; correct it"
             yield warning(IGNORED_RULE_IS_ERROR, at, message)

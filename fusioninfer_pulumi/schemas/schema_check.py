@@ -133,7 +133,7 @@ def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
 
 def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
     unknown: set[str] = set()
-    checked = _known(value, unknown)
+    checked = _replace_unknown(value, unknown)
     whole = checked
     for key in reversed(path):
         whole = [whole] if isinstance(key, int) else {key: whole}
@@ -142,7 +142,7 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         for problem in schema.validator.iter_errors(whole)
         if (at := _location(whole, problem.instance_path))[: len(path)] == path
         and not (isinstance(problem.instance, str) and problem.instance in unknown)
-        for finding in _of_problem(schema, problem, at, _held(value, at[len(path) :]))
+        for finding in _convert_error(schema, problem, at, _value_at(value, at[len(path) :]))
     ]
     part = schema.at(path)
     for at, node, part_value in schema.nodes(part, checked, path):
@@ -150,11 +150,11 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
             problems += _same_keys(schema, at, node, part_value, unknown)
         elif isinstance(part_value, Mapping):
             problems += _experimental(at, node, part_value)
-            problems += _absurd(schema, at, node, part_value)
+            problems += _oversized_quantities(schema, at, node, part_value)
     return problems
 
 
-def _absurd(
+def _oversized_quantities(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Reject quantities that have the form of one and no meaning, such as a hundred digits."""
@@ -165,13 +165,13 @@ def _absurd(
                 yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {shown(value)}")
 
 
-def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
+def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
     """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, item) for key, item in value.items() if isinstance(key, str))
-        return {key: _known(item, unknown, depth + 1) for key, item in items}
+        return {key: _replace_unknown(item, unknown, depth + 1) for key, item in items}
     if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
-        return [_known(item, unknown, depth + 1) for item in value]
+        return [_replace_unknown(item, unknown, depth + 1) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str) and value.isascii():
@@ -194,13 +194,13 @@ def _location(value: Any, path: Sequence[str | int]) -> Location:
     return tuple(at)
 
 
-def _held(value: Any, path: Sequence[str | int]) -> Any:
+def _value_at(value: Any, path: Sequence[str | int]) -> Any:
     for key in path:
         value = value[key]
     return value
 
 
-def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
+def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
     """The findings of one error of the library's, about a value as the user wrote it."""
     name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
@@ -212,31 +212,31 @@ def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> I
                 yield _unknown_key((*at, key), schema.at(at))
     elif name == "required":
         wanted = schema.below(schema.at(at), expected)
-        kind = f": {_wanted(schema, wanted)}" if wanted.get("type") else ""
+        kind = f": {_describe_type(schema, wanted)}" if wanted.get("type") else ""
         yield error(FIELD_REQUIRED, (*at, expected), f"is required{kind}")
     elif name == "type":
         # YAML reads unquoted numbers and words such as `true` as other types than strings.
         scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
-        kind = _wanted(schema, schema.at(at))
+        kind = _describe_type(schema, schema.at(at))
         yield error(WRONG_TYPE, at, f"must be {kind}, got {shown(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
         yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
-        kind = _wanted(schema, schema.at(at))
+        kind = _describe_type(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
         yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {shown(value)}")
     elif name == "oneOf":
-        yield _not_one(at, schema.at(at), value)
+        yield _sources_finding(at, schema.at(at), value)
     elif name in ("anyOf", "not"):
         rule = FIELD_REQUIRED if name == "anyOf" else SOURCES_NOT_ONE
         yield error(rule, at, schema.at(at)[f"x-{name}"])
     else:
-        yield _outside(at, name, expected, value)
+        yield _out_of_range(at, name, expected, value)
 
 
-def _not_one(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
+def _sources_finding(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
     """The finding of a mapping that has none or several of the fields of which it takes one."""
     keys = [key for choice in part["oneOf"] for key in choice.get("required", ())]
     present, what = [key for key in keys if key in value], part["x-oneOf"]
@@ -247,7 +247,7 @@ def _not_one(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
     return error(SOURCES_NOT_ONE, at, message)
 
 
-def _wanted(schema: KindSchema, part: Schema) -> str:
+def _describe_type(schema: KindSchema, part: Schema) -> str:
     """What a value has to be, in words."""
     kinds, pattern = part.get("type"), part.get("pattern", "")
     if "x-format" in part:
@@ -274,7 +274,7 @@ def _unknown_key(at: Location, parent: Schema) -> Finding:
     return error(UNKNOWN_KEY, at, f"unknown key; {listed}")
 
 
-def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
+def _out_of_range(at: Location, name: str, limit: Any, value: Any) -> Finding:
     """The finding of a number, a text, a list or a mapping that is too small or too large."""
     if name in ("minimum", "maximum"):
         word = "least" if name == "minimum" else "most"

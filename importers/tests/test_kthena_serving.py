@@ -93,8 +93,8 @@ def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
     document = serving(role(replicas=4), group={"gangPolicy": {"minRoleReplicas": {"server": 0}}})
     assert not source(document).plans[0].shape.needs_gang
     assert (
-        "f: warning: template.gangPolicy.minRoleReplicas: has no effect: the pods are "
-        "no gang (gangPolicy.mode: On makes them one)" in said(document)
+        "f: warning: template.gangPolicy.minRoleReplicas: has no effect: these pods are not "
+        "gang-scheduled (gangPolicy.mode: On turns it on)" in said(document)
     )
 
 
@@ -113,7 +113,7 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
         "supported; use highestTierAllowed"
     ) in problems(named)
     empty = serving(group={"networkTopology": {}})
-    told = "has no effect: it names neither groupPolicy nor rolePolicy"
+    told = "has no effect: set groupPolicy or rolePolicy"
     assert f"f: warning: template.networkTopology: {told}" in said(empty)
 
 

@@ -201,7 +201,7 @@ def test_lone_surrogate_is_escaped() -> None:
 def test_multiline_argument_is_escaped() -> None:
     given = template(container(args=["--model", COMMAND]))
     told = problems(service(role(template=given), model={"uri": "pvc://a/b"}))
-    assert [line for line in told if f"{ESCAPED} contradicts model.uri" in line]
+    assert [line for line in told if f"{ESCAPED} conflicts with model.uri" in line]
     assert all(line.isprintable() for line in told)
 
 

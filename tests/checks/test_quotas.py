@@ -27,11 +27,13 @@ def plan(
     gpus: Any = 4,
     namespace: Any = "prod",
     scheduling: Any = None,
+    layout: str | None = None,
     **role: Any,
 ) -> Any:
     container = samples.container(gpus=gpus)
     own = samples.role(replicas=replicas, template=samples.template(container), **role)
     spec = {"namespace": namespace, "roles": [own], "schedulingStrategy": scheduling or {}}
+    spec |= {} if layout is None else {"layout": layout}
     return plan_service(InferenceServiceArgs.model_validate(spec), name)
 
 
@@ -84,6 +86,17 @@ def test_pods_of_others_count_and_those_of_the_service_do_not() -> None:
     # Without the right to list pods, it is unknown whose they are.
     quota = resource_quota({HARD: 11}, used)
     assert messages([plan("one")], quota, *pods, denied=["/pods"]) == [[]]
+
+
+def test_replicas_of_autoscalers_and_updates_count() -> None:
+    metric = {"name": "waiting", "target": "5"}
+    scaled = plan("one", autoscaling={"maxReplicas": 3, "metrics": [metric]})
+    ((text,),) = messages([scaled], resource_quota({HARD: "11"}))
+    assert f"one asks for 12{BEYOND}" in text
+    surging = plan("one", rollout={"maxSurge": 1}, layout="PerRole")
+    ((text,),) = messages([surging], resource_quota({HARD: "11"}))
+    assert f"one asks for 12{BEYOND}" in text
+    assert messages([surging], resource_quota({HARD: "12"})) == [[]]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_equal_words_about_a_template_are_said_once() -> None:
 
     (found,) = said(pod(container(imagePullPolicy="Always")), refuse)
     assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
-    assert "refuses LeaderWorkerSet svc-inference-0" in found.message
+    assert "rejects LeaderWorkerSet svc-inference-0" in found.message
 
 
 def test_what_the_library_added_stands_at_the_next_field_of_the_user() -> None:

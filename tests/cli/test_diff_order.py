@@ -182,7 +182,7 @@ def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
     extra = role("extra", replicas=0)
     difference = between(*(service(serving("decode"), extra, layout=name) for name in layouts))
     assert difference.notes[0].startswith(
-        f"error: layout: {layouts[1]} cannot take the place of {layouts[0]} in a role that runs ("
+        f"error: layout: {layouts[1]} cannot replace {layouts[0]} in a running role ("
     )
     (effect,) = difference.effects
     assert effect.added == effect.removed == tuple(f"decode-{index}" for index in range(3))

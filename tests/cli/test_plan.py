@@ -23,7 +23,7 @@ DOCUMENTS = "80,64,48,32,16"
 NO_ROUTER = {
     "severity": "warning",
     "path": "roles",
-    "message": "no router: nothing pairs prefill with decode, clients reach the decoders only; "
+    "message": "no router: nothing pairs prefill with decode, and clients reach only the decoders; "
     "add a role of componentType router",
 }
 
@@ -205,7 +205,7 @@ GPUS FREE  prefill  decode  STATUS
        64      1/1     1/2  Partial
        16      0/1     0/2  Blocked
 
-warning  roles: no router: nothing pairs prefill with decode, clients reach the decoders only; \
+warning  roles: no router: nothing pairs prefill with decode, and clients reach only the decoders; \
 add a role of componentType router
 """
     )

@@ -42,7 +42,7 @@ def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
 
 
 NO_ROUTER = (
-    "no router: nothing pairs prefill with decode, clients reach the decoders only; "
+    "no router: nothing pairs prefill with decode, and clients reach only the decoders; "
     "add a role of componentType router"
 )
 _TERMINAL_KEYS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"}

@@ -103,6 +103,7 @@ def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
         ("import os; os._exit(0)", "program-ended", "os._exit"),
         ("import os; os._exit(3)", "program-ended", "status 3"),
         ("import os; os.abort()", "program-ended", "status -6"),
+        ("import os; os.closerange(3, 256)", "program-ended", "os.closerange"),
         ("raise GeneratorExit", "program-failed", "GeneratorExit"),
         ("raise KeyboardInterrupt('x')", "program-failed", "KeyboardInterrupt: x"),
         (
@@ -113,12 +114,13 @@ def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_ends_its_process_is_an_error(
-    tmp_path: Path, program: str, rule: str, text: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], program: str, rule: str, text: str
 ) -> None:
     folder = project(tmp_path / "one", f"k8s.core.v1.ConfigMap('a')\n{program}\n")
     with pytest.raises(ProgramError, match=text) as caught:
         run_program(folder)
     assert [finding.rule for finding in caught.value.findings] == [rule]
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 WAITING = {

@@ -144,7 +144,7 @@ def test_change_that_kueue_rejects_is_not_played(new: Manifest, what: str | None
     if what is None:
         assert (update.missing, rejected) == ("", [])
     else:
-        text = f"Kueue rejects another {what} for a LeaderWorkerSet that runs; rename the role"
+        text = f"Kueue rejects a change of {what} in a running LeaderWorkerSet; rename the role"
         assert update.missing.startswith(f"`pulumi up` rejects it: {text}")
         (note,) = rejected
         assert text in note

@@ -49,15 +49,18 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
     ("objects", "expected"),
     [
         (live(), None),
-        ({}, "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
+        ({}, "InferencePool svc-pool: Gateway svc-gateway has not reported a status"),
         (
             live(gateway={"status": {"conditions": [ACCEPTED]}}),
-            "Gateway svc-gateway: Programmed is not known",
+            "Gateway svc-gateway: Programmed is unknown",
         ),
-        (live(pool=judged()), "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
+        (
+            live(pool=judged()),
+            "InferencePool svc-pool: Gateway svc-gateway has not reported a status",
+        ),
         (
             live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
-            "HTTPRoute svc-httproute: Gateway svc-gateway has not judged it",
+            "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",
         ),
         (
             live(httproute=judged(at("svc-gateway", REFUSED, RESOLVED))),
@@ -65,15 +68,15 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
         ),
         (
             live(httproute=judged(at("svc-gateway", OLD, RESOLVED), generation=2)),
-            "HTTPRoute svc-httproute at svc-gateway: Accepted is not known",
+            "HTTPRoute svc-httproute at svc-gateway: Accepted is unknown",
         ),
     ],
 )
-def test_routing(objects: Any, expected: str | None) -> None:
+def test_unaccepted_routing_objects(objects: Any, expected: str | None) -> None:
     assert missing(objects) == expected
 
 
-def test_every_parent_of_a_route_has_to_accept_it() -> None:
+def test_all_parents_must_accept_route() -> None:
     parents = [{"name": "a", "sectionName": "x"}, {"name": "a", "sectionName": "y"}]
     fields = {"httproute": {**ROUTE, "parentRefs": parents}, "gateway": None}
     one = judged(at("a", ACCEPTED, RESOLVED, sectionName="x"))
@@ -81,7 +84,7 @@ def test_every_parent_of_a_route_has_to_accept_it() -> None:
     pool = judged(at("a", ACCEPTED, RESOLVED))
     assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
     assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
-        "HTTPRoute svc-httproute: Gateway a has not judged it"
+        "HTTPRoute svc-httproute: Gateway a has not reported a status"
     )
 
 
@@ -94,12 +97,12 @@ def test_every_parent_of_a_route_has_to_accept_it() -> None:
         ("Serving", {"Gateway", "InferencePool", "HTTPRoute"}),
     ],
 )
-def test_levels(level: str, kinds: set[str]) -> None:
+def test_awaited_kinds_by_level(level: str, kinds: set[str]) -> None:
     plan = plan_of(awaited(level))
     assert {each["kind"] for each in list_awaited_manifests(plan, render(plan))} == kinds
 
 
-def test_without_a_route_no_gateway_is_awaited() -> None:
+def test_service_without_route_awaits_no_gateway() -> None:
     plan = plan_of(awaited(httproute=None, gateway=None))
     assert list_awaited_manifests(plan, render(plan)) == []
 
@@ -112,7 +115,7 @@ PLACED = {"type": "PodGroupInitiallyScheduled"}
     [
         ({"status": {"phase": "Running"}}, None),
         ({"status": {"phase": "Inqueue"}}, "PodGroup svc: the PodGroup is Inqueue"),
-        ({}, "PodGroup svc: the gang is not placed"),
+        ({}, "PodGroup svc: the gang is not scheduled"),
         ({"status": {"conditions": [{**PLACED, "status": "True"}]}}, None),
         (
             {"status": {"conditions": [{**PLACED, "status": "False", "message": "no room"}]}},
@@ -120,13 +123,13 @@ PLACED = {"type": "PodGroupInitiallyScheduled"}
         ),
     ],
 )
-def test_a_gang_is_scheduled_when_it_is_placed(group: Any, expected: str | None) -> None:
+def test_unplaced_gang_is_awaited(group: Any, expected: str | None) -> None:
     plan = plan_of(service(role(multinode=nodes(2)), wait={"level": "Scheduled"}))
     manifests = list_awaited_manifests(plan, render(plan))
     assert find_unaccepted(plan, manifests, {"svc": group}) == expected
 
 
-def test_the_progress_line() -> None:
+def test_progress_line_shows_counts_and_reason() -> None:
     plan = plan_of(service(role(replicas=2)))
     ready = {
         "status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}

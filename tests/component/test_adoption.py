@@ -27,7 +27,7 @@ def existing(
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_every_object_can_be_imported(engine: Any, story: Story, number: int) -> None:
+def test_transformation_can_import_every_object(engine: Any, story: Story, number: int) -> None:
     options = pulumi.ResourceOptions(transformations=[existing])
     done = engine.run(lambda: InferenceService("app", story(number), options) and None)
     assert done.children
@@ -37,7 +37,7 @@ def test_every_object_can_be_imported(engine: Any, story: Story, number: int) ->
     assert not done.component.request.importId
 
 
-def test_the_docs_show_the_program_that_the_engine_runs() -> None:
+def test_adoption_page_shows_tested_program() -> None:
     text = (ROOT / "docs" / "how-to" / "adopt.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     tested = (ROOT / "e2e" / "engine" / "test_adoption.py").read_text(encoding="utf-8")

@@ -84,13 +84,13 @@ def refusal(engine: Any, args: Any, name: str = "svc") -> list[str]:
     ],
     ids=["snake", "camel", "spec", "blocks", "manifest", "name", "model", "validated", "loaded"],
 )
-def test_every_spelling_makes_the_same_objects(engine: Any, args: Any) -> None:
+def test_all_argument_forms_register_same_objects(engine: Any, args: Any) -> None:
     found = inputs(engine, args)
     assert found == inputs(engine, load(MANIFEST)[0])
     assert len(found) == 3
 
 
-def test_the_kubernetes_name_is_the_logical_name_unless_stated(engine: Any) -> None:
+def test_kubernetes_name_defaults_to_logical_name(engine: Any) -> None:
     assert {each["metadata"]["name"] for each in inputs(engine, SNAKE, "app").values()} == {
         "app",
         "app-inference-0",
@@ -105,7 +105,7 @@ def test_the_kubernetes_name_is_the_logical_name_unless_stated(engine: Any) -> N
     }  # fmt: skip
 
 
-def test_a_logical_name_that_kubernetes_refuses_is_refused(engine: Any) -> None:
+def test_invalid_logical_name_is_rejected(engine: Any) -> None:
     for args in (SNAKE, InferenceServiceArgs(**SNAKE)):
         lines = refusal(engine, args, "My_Service")
         assert len(lines) == 1
@@ -143,7 +143,7 @@ def with_template(template: Any) -> dict[str, Any]:
     return {"roles": [{**SNAKE["roles"][0], "template": template}]}
 
 
-def test_typed_args_are_the_same_as_a_plain_template(engine: Any) -> None:
+def test_typed_args_register_same_objects_as_mapping(engine: Any) -> None:
     plain = inputs(engine, with_template(TEMPLATE))
     assert inputs(engine, with_template(TYPED)) == plain
     role = RoleArgs(
@@ -156,14 +156,14 @@ def test_typed_args_are_the_same_as_a_plain_template(engine: Any) -> None:
     assert inputs(engine, InferenceServiceArgs(roles=[role])) == plain
 
 
-def test_typed_args_inside_a_plain_template(engine: Any) -> None:
+def test_typed_args_inside_mapping_are_converted(engine: Any) -> None:
     mixed = copy.deepcopy(TEMPLATE)
     mixed["spec"]["tolerations"] = [TolerationArgs(key="gpu", operator="Exists")]
     mixed["spec"]["containers"][0]["ports"] = [ContainerPortArgs(container_port=8000, name="http")]
     assert inputs(engine, with_template(mixed)) == inputs(engine, with_template(TEMPLATE))
 
 
-def test_all_problems_of_a_mapping_are_told_at_once(engine: Any) -> None:
+def test_all_errors_of_mapping_are_reported_together(engine: Any) -> None:
     role = {**CAMEL["roles"][0], "replicas": -1, "restrtPolicy": "None"}
     args = {"roles": [role, {"name": "Bad", "componentType": "woker"}], "namespace": 5}
     lines = refusal(engine, args)
@@ -175,12 +175,15 @@ def test_all_problems_of_a_mapping_are_told_at_once(engine: Any) -> None:
         "roles[1].componentType",
     ]
     assert all(line.startswith("svc: ") for line in lines)
-    assert lines[1] == "svc: roles[0].replicas: must be at least 0, got -1"
-    assert lines[2] == "svc: roles[0].restrtPolicy: unknown key, did you mean restartPolicy?"
+    assert lines[1] == "svc: roles[0].replicas: must be at least 0, got -1 [out-of-range]"
+    assert (
+        lines[2]
+        == "svc: roles[0].restrtPolicy: unknown key, did you mean restartPolicy? [unknown-key]"
+    )
 
 
 @pytest.mark.parametrize("args", [None, 5, "manifest.yaml", [MANIFEST], pulumi.ResourceOptions()])
-def test_anything_else_is_a_type_error(engine: Any, args: Any) -> None:
+def test_other_argument_type_raises_type_error(engine: Any, args: Any) -> None:
     def program() -> None:
         with pytest.raises(TypeError, match="svc: args must be InferenceServiceArgs or a mapping"):
             InferenceService("svc", args)
@@ -188,7 +191,7 @@ def test_anything_else_is_a_type_error(engine: Any, args: Any) -> None:
     assert engine.run(program).registered == []
 
 
-def test_plan_errors_are_refused_too(engine: Any) -> None:
+def test_plan_errors_are_raised(engine: Any) -> None:
     wide = copy.deepcopy(SNAKE)
     wide["roles"][0]["template"]["spec"]["containers"][0]["args"] += ["-tp", "4"]
     for args in (wide, InferenceServiceArgs(**wide)):
@@ -198,7 +201,16 @@ def test_plan_errors_are_refused_too(engine: Any) -> None:
         )
 
 
-def test_the_callers_mapping_is_not_changed(engine: Any) -> None:
+def test_mapping_of_caller_is_not_modified(engine: Any) -> None:
     given = copy.deepcopy(MANIFEST)
     inputs(engine, given)
     assert given == MANIFEST
+
+
+def test_rejected_service_has_no_traceback_and_names_the_rule(engine: Any) -> None:
+    # Pulumi's language host prints the text of a RunError, and a traceback of anything else.
+    with pytest.raises(pulumi.RunError) as raised:
+        engine.run(lambda: InferenceService("svc", {"roles": []}) and None)
+    assert isinstance(raised.value, InvalidServiceError)
+    assert str(raised.value).startswith("svc: roles: ")
+    assert str(raised.value).endswith(f"[{raised.value.findings[0].rule}]")

@@ -15,7 +15,7 @@ AUTOSCALING = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": 5}]}
 SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 
 
-def test_pods_come_after_the_account_of_their_sidecars(engine: Any) -> None:
+def test_lws_depend_on_sidecar_service_account(engine: Any) -> None:
     more = {"kvTransfer": {"sidecar": {"ssrfProtection": True}}}
     manifest = pair(decode_role=more)
     deployment = engine.run(lambda: InferenceService("svc", manifest))
@@ -29,7 +29,7 @@ def test_pods_come_after_the_account_of_their_sidecars(engine: Any) -> None:
     assert needed <= set(deployment["svc-decode-0"].request.dependencies)
 
 
-def test_images_may_be_outputs(engine: Any) -> None:
+def test_sidecar_image_may_be_output(engine: Any) -> None:
     def program() -> None:
         image = pulumi.Output.from_input("registry.example.com/sidecar:1")
         more = {"kvTransfer": {"sidecar": {"image": image}}}
@@ -47,7 +47,7 @@ def spec(**cache: Any) -> dict[str, Any]:
     return made
 
 
-def test_the_sets_wait_for_the_job_and_the_job_for_the_claim(engine: Any) -> None:
+def test_lws_depend_on_warm_up_job_and_job_on_claim(engine: Any) -> None:
     made = engine.run(lambda: InferenceService("app", spec(storage={"size": "1Gi"})))
     by_type = {each.request.type.rpartition(":")[2]: each for each in made.children}
     claim, job, lws = (by_type[kind] for kind in
@@ -78,7 +78,7 @@ def deployed(engine: Any, *, scaled: bool) -> Any:
     return engine.run(lambda: InferenceService("svc", manifest) and None)
 
 
-def test_each_object_is_registered_under_a_name_of_its_own(engine: Any) -> None:
+def test_logical_names_are_unique(engine: Any) -> None:
     deployment = deployed(engine, scaled=True)
     assert {
         ("kubernetes:policy/v1:PodDisruptionBudget", "svc-inference"),
@@ -88,7 +88,7 @@ def test_each_object_is_registered_under_a_name_of_its_own(engine: Any) -> None:
     assert len(set(deployment.keys)) == len(deployment.keys)
 
 
-def test_the_replicas_of_a_scaled_role_are_not_the_engines(engine: Any) -> None:
+def test_replicas_of_autoscaled_role_are_ignored(engine: Any) -> None:
     for scaled in (True, False):
         registered = deployed(engine, scaled=scaled).registered
         (made,) = [each for each in registered if each.request.type == SET]

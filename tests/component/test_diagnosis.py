@@ -27,7 +27,7 @@ CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_recorded_objects(name: str) -> None:
+def test_explanations_of_recorded_objects(name: str) -> None:
     """`e2e/test_diagnosis.py` recorded them (`--write-transcripts`)."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
     seen = Snapshot(**case["seen"])
@@ -36,7 +36,7 @@ def test_recorded_objects(name: str) -> None:
     assert has_lws_reason(SET, seen) == case["told"]
 
 
-def test_every_case_was_recorded() -> None:
+def test_recorded_cases_are_complete() -> None:
     assert set(CASES) == {"crashing", "evicted", "gang", "no-room", "refused", "unpullable"}
 
 
@@ -54,7 +54,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
         (pod(phase="Pending"), "phase Pending, not ready"),
         (pod(), "phase unknown, not ready"),
         (pod(phase="Running", **container(state={"running": {}})),
-         "container vllm: runs and is not ready"),
+         "container vllm: is running but not ready"),
         (pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}})),
          "phase Pending, not ready"),
         (pod(**container(state={"waiting": {"reason": "ErrImagePull", "message": "no\n  such"}})),
@@ -73,7 +73,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
          "not scheduled, SchedulingGated: a gate"),
     ],
 )  # fmt: skip
-def test_a_pod(found: Any, said: str | None) -> None:
+def test_pod_problem_by_status(found: Any, said: str | None) -> None:
     assert describe_pod_problem(found, []) == said
 
 
@@ -83,21 +83,21 @@ def event(message: str, *, kind: str = "Pod", name: str = "svc-inference-0-0", a
             "lastTimestamp": at}  # fmt: skip
 
 
-def test_the_last_two_events_of_a_pod_are_told_once() -> None:
+def test_pod_problem_has_two_latest_distinct_events() -> None:
     told = {"old": "1", "new": "3", "mid": "2"}
     events = [event(text, at=at) for text, at in told.items()]
     events += [event("new", at="2"), event("other", name="b")]
     assert describe_pod_problem(pod(phase="Pending"), events) == "Why: new; Why: mid"
 
 
-def test_pods_with_the_same_reason_are_told_together() -> None:
+def test_pods_with_same_reason_share_a_line() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
     said = explain_lws([SET], Snapshot(pods))
     assert said == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
 
 
-def test_without_pods_their_makers_are_asked() -> None:
+def test_lws_without_pods_shows_controller_events() -> None:
     made = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
             event("other", kind="StatefulSet", name="svc-inference-0-x"),
             event("crash", kind="LeaderWorkerSet", name=SET)]  # fmt: skip
@@ -112,14 +112,14 @@ def group(phase: str | None, *conditions: Any) -> dict[str, Any]:
     return {"metadata": {"name": "svc"}, "status": {"phase": phase, "conditions": conditions}}
 
 
-def test_a_group_that_is_made_anew_does_not_say_why() -> None:
+def test_recreated_group_event_is_no_reason() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
         assert has_lws_reason(SET, Snapshot(events=[event])) is enough
 
 
-def test_the_schedulers_last_word() -> None:
+def test_latest_volcano_condition_explains_gang() -> None:
     old, new = ({"type": "Unschedulable", "status": "True", "message": text,
                  "lastTransitionTime": text} for text in ("1", "2"))  # fmt: skip
     waiting = [pod(node=None)]
@@ -127,14 +127,14 @@ def test_the_schedulers_last_word() -> None:
         "PodGroup svc: 2"
     ]
     assert explain_gang(Snapshot(waiting, pod_groups=[group(None)])) == [
-        "PodGroup svc: the gang is not placed"
+        "PodGroup svc: the gang is not scheduled"
     ]
     # Volcano does not take the condition back.
     assert explain_gang(Snapshot(waiting, pod_groups=[group("Running", new)])) == []
     assert explain_gang(Snapshot([pod()], pod_groups=[group("Pending", new)])) == []
 
 
-def test_the_last_word_of_kubernetes_own_scheduler() -> None:
+def test_native_condition_explains_gang() -> None:
     waiting = [pod(node=None)]
 
     def told(**condition: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_the_last_word_of_kubernetes_own_scheduler() -> None:
         return explain_gang(Snapshot(waiting, pod_groups=[native]))
 
     assert told(status="False", message="no room") == ["PodGroup svc: no room"]
-    assert told() == ["PodGroup svc: the gang is not placed"]
+    assert told() == ["PodGroup svc: the gang is not scheduled"]
     # It stays true, also of a gang that lacks pods again.
     assert told(status="True") == []
 
@@ -157,7 +157,7 @@ def workload(owner: str, **condition: str) -> dict[str, Any]:
     }
 
 
-def test_what_kueue_says_of_replicas_that_wait() -> None:
+def test_kueue_condition_explains_waiting_replicas() -> None:
     message = "couldn't assign flavors to pod set leader: insufficient unused quota"
     seen = Snapshot(
         workloads=[
@@ -197,21 +197,21 @@ GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
     [
         ([asking(8)], [node("a")], [], ""),
         ([asking(0)], [], [], ""),
-        ([asking(8)], [], [], "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, "
+        ([asking(8)], [], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
                               "0 are free"),
-        ([asking(8)], [node("a", None)], [], "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a "
-                                             "node, 0 are free"),
+        ([asking(8)], [node("a", None)], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
+                                             "0 are free"),
         # Twelve are free, and no node has eight of them.
         ([asking(8)], [node("a"), node("b")], [asking(2, "a"), asking(2, "b")],
-         "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, 12 are free, "
+         "8 nvidia.com/gpu are missing: 1 pod needs 8; 12 are free, "
          "at most 6 on one node"),
         ([asking(8), asking(4), asking(4)], [node("a")], [],
-         "8 nvidia.com/gpu are missing: 2 pods of 4 and 1 pod of 8 wait for a node, 8 are free, "
+         "8 nvidia.com/gpu are missing: 2 pods need 4 each and 1 pod needs 8; 8 are free, "
          "at most 8 on one node"),
         ([asking(8)], [node("a", unschedulable=True), node("b", conditions=NOT_READY),
                        node("c", taints=GONE), node("d", conditions=[])], [],
-         "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, 0 are free"),
+         "8 nvidia.com/gpu are missing: 1 pod needs 8; 0 are free"),
     ],
 )  # fmt: skip
-def test_accelerators_that_are_missing(waiting: Any, nodes: Any, bound: Any, said: str) -> None:
+def test_missing_accelerators_by_nodes(waiting: Any, nodes: Any, bound: Any, said: str) -> None:
     assert describe_missing_accelerators(waiting, nodes, bound) == said

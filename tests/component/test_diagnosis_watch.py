@@ -35,7 +35,7 @@ OTHER = pod("svc-0-0-1")
         ([], [NEW]),
     ],
 )
-def test_a_watch_keeps_what_pods_showed(
+def test_watch_keeps_reasons_of_deleted_pods(
     monkeypatch: pytest.MonkeyPatch, changes: Any, left: Any
 ) -> None:
     taken = []

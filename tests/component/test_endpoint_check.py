@@ -46,37 +46,35 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_the_endpoint_is_asked_at_the_end(engine: Any, asked: list[str]) -> None:
+def test_endpoint_is_probed_at_level_serving(engine: Any, asked: list[str]) -> None:
     deployed(engine, httproute=ROUTE, gateway=None)
     assert asked == ["http://svc.example.com"]
 
 
 @pytest.mark.parametrize("level", ["None", "Scheduled", "Available"])
-def test_other_levels_ask_nothing(engine: Any, asked: list[str], level: str) -> None:
+def test_other_levels_do_not_probe(engine: Any, asked: list[str], level: str) -> None:
     deployed(engine, level)
     assert asked == []
 
 
-def test_a_preview_asks_nothing(engine: Any, asked: list[str]) -> None:
+def test_preview_does_not_probe(engine: Any, asked: list[str]) -> None:
     given = awaited(httproute=ROUTE)
     engine.run(lambda: InferenceService("svc", given) and None, preview=True)
     assert asked == []
 
 
-def test_mocks_ask_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mocks_do_not_probe(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_check, "wait_until_ready", lambda *_: pytest.fail("it was asked"))
     deployed(engine, httproute=ROUTE, gateway=None)
 
 
-def test_what_cannot_be_asked_is_told(engine: Any, asked: list[str]) -> None:
+def test_unknown_address_is_logged(engine: Any, asked: list[str]) -> None:
     without = deployed(engine, httproute={**ROUTE, "hostnames": []}, gateway=None)
-    assert "whether the endpoint answers was not checked: its address is unknown here" in (
-        without.logged
-    )
+    assert "the endpoint was not checked: its address is unknown here" in (without.logged)
     assert asked == []
 
 
-def test_a_silent_endpoint_fails_the_program(engine: Any, asked: list[str]) -> None:
+def test_unready_endpoint_fails_the_program(engine: Any, asked: list[str]) -> None:
     route = {**ROUTE, "hostnames": ["silent.example.com"]}
     with pytest.raises(
         pulumi.RunError, match=r"svc: http://silent\.example\.com/v1/models is not ready"
@@ -125,7 +123,7 @@ NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is 
     ],
 )
 @pytest.mark.usefixtures("_own_clock")
-def test_outcomes(url: str, outcomes: Any, said: str | None) -> None:
+def test_probe_outcomes_until_ready(url: str, outcomes: Any, said: str | None) -> None:
     waiting = wait_until_ready(url, 600, send=probes(*outcomes), grace=60, pause=5)
     if said is None:
         asyncio.run(waiting)
@@ -135,7 +133,7 @@ def test_outcomes(url: str, outcomes: Any, said: str | None) -> None:
 
 
 @pytest.mark.usefixtures("_own_clock")
-def test_what_was_reached_once_has_to_serve() -> None:
+def test_endpoint_reached_once_must_become_ready() -> None:
     with pytest.raises(NotReadyError, match="HTTP status 503"):
         asyncio.run(wait_until_ready("http://a", 60, send=probes(NOT_YET, AWAY), grace=0, pause=5))
 
@@ -172,11 +170,11 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
         (404, "", "HTTP status 404"),
         (503, "", "HTTP status 503"),
         (200, "<html>", "not JSON"),
-        (200, '{"detail": "x"}', "no list of models"),
-        (200, '["x"]', "no list of models"),
+        (200, '{"detail": "x"}', "not a list of models"),
+        (200, '["x"]', "not a list of models"),
     ],
 )
-def test_answers(server: Any, status: int, body: str, said: str | None) -> None:
+def test_probe_judges_http_response(server: Any, status: int, body: str, said: str | None) -> None:
     port, answers = server
     answers["now"] = (status, body)
     if said is None:
@@ -186,7 +184,7 @@ def test_answers(server: Any, status: int, body: str, said: str | None) -> None:
         probe(f"http://127.0.0.1:{port}")
 
 
-def test_a_closed_port_may_still_open(server: Any) -> None:
+def test_closed_port_is_not_ready(server: Any) -> None:
     listening = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     port = listening.server_port
     listening.server_close()
@@ -194,7 +192,7 @@ def test_a_closed_port_may_still_open(server: Any) -> None:
         probe(f"http://127.0.0.1:{port}")
 
 
-def test_an_unknown_name_and_a_silent_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_host_name_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_check, "_RESPONSE_SECONDS", 0.05)
     with pytest.raises(UnreachableError, match=r"Name or service|resolution"):
         probe("http://nowhere.invalid")

@@ -61,12 +61,12 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
         (pod(conditions=[{"type": "PodScheduled", "status": "False"}]), None),
     ],
 )  # fmt: skip
-def test_a_pod_that_fails(found: Any, why: str | None) -> None:
+def test_pod_failure_by_status(found: Any, why: str | None) -> None:
     assert pods.describe_pod_failure(found) == why
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_recorded_pods(path: Path) -> None:
+def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     seen = Snapshot(**case["seen"])
     # That of the set: the pods have the template that it has.
@@ -79,7 +79,9 @@ def test_recorded_pods(path: Path) -> None:
     ("revision", "going", "counts"),
     [("new", False, True), ("old", False, True), ("new", True, True), ("old", True, False)],
 )
-def test_pods_of_before_that_go_do_not_count(revision: str, *, going: bool, counts: bool) -> None:
+def test_terminating_pods_of_old_revision_are_ignored(
+    revision: str, *, going: bool, counts: bool
+) -> None:
     found = pod({"state": CRASH}, name=f"{SET}-0")
     found["metadata"]["labels"][REVISION] = revision
     if going:
@@ -128,7 +130,7 @@ def failed(told: Any) -> tuple[str, str]:
     return condition["status"], condition["message"]
 
 
-def test_what_pods_show_is_told_once(status: Any) -> None:
+def test_pod_failure_sets_status(status: Any) -> None:
     told, logged, asked = status(pod({"state": BACKOFF}))
     assert told["components"]["inference"]["phase"] == "Failed"
     assert told["components"]["inference"]["readyReplicas"] == 2
@@ -136,14 +138,14 @@ def test_what_pods_show_is_told_once(status: Any) -> None:
     assert (logged, asked) == ([], 1)
 
 
-def test_pods_that_may_still_come_are_no_failure(status: Any) -> None:
+def test_starting_pods_are_no_failure(status: Any) -> None:
     told, logged, asked = status(pod({"state": {"running": {}}}))
     assert told["components"]["inference"]["phase"] == "Deploying"
     assert failed(told)[0] == "False"
     assert (logged, asked) == ([], 1)
 
 
-def test_pods_of_a_set_that_is_available_are_not_asked_about(status: Any) -> None:
+def test_pods_of_available_lws_are_ignored(status: Any) -> None:
     told, *_ = status(pod({"state": BACKOFF}, name="svc-inference-0-0"))
     assert failed(told)[0] == "False"
 
@@ -156,21 +158,21 @@ def test_pods_of_a_set_that_is_available_are_not_asked_about(status: Any) -> Non
         (0.05, "the cluster did not answer within 0.01 s"),
     ],
 )
-def test_where_nobody_can_look_the_status_is_as_before(
+def test_unreadable_cluster_leaves_status_unchanged(
     status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
 ) -> None:
     monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     told, logged, _ = status(problem)
     assert told["components"]["inference"]["phase"] == "Deploying"
-    assert logged == [f"whether replicas fail was not read: {why}"]
+    assert logged == [f"failures of replicas were not read: {why}"]
 
 
-def test_where_all_is_well_nobody_is_asked(engine: Any, status: Any) -> None:
+def test_available_service_reads_no_pods(engine: Any, status: Any) -> None:
     engine.live["svc-inference-1"] = READY
     assert status()[1:] == ([], 0)
 
 
-def test_a_preview_and_files_ask_nobody(
+def test_preview_and_yaml_rendering_read_no_pods(
     engine: Any, status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert status(preview=True)[1:] == ([], 0)
@@ -179,7 +181,7 @@ def test_a_preview_and_files_ask_nobody(
     assert status()[1:] == ([], 0)
 
 
-def test_without_rights_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_pod_list_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: FakeCluster(denied=["/pods"]))
     with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
         diagnosis.read_pods(None, None, "models", "svc")

@@ -44,14 +44,14 @@ def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) 
     return roles
 
 
-def test_what_is_told(engine: Any) -> None:
+def test_blocked_join_message_names_fix(engine: Any) -> None:
     engine.state = state_of(service(small()))
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, service(small(), BIG))
     assert str(refused.value) == (
         "svc: rollout.strategy: Rolling would never end: small restarts only when gang svc is "
         "complete, and svc-small-1, svc-small-0 would join it later. Use AllAtOnce or Recreate for "
-        "this update, or rename the role (docs/rollout.md)"
+        "this update, or rename the role (docs/rollout.md) [gang-update-never-ends]"
     )
 
 
@@ -109,7 +109,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
         (service(*pair(2, 2), **needs(prefill=1, decode=1)), service(*pair(2, 2, "2")), []),
     ],
 )  # fmt: skip
-def test_one_set_for_each_replica(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+def test_joins_with_layout_per_replica(engine: Any, old: Any, new: Any, told: list[str]) -> None:
     changed(engine, old, new, *told)
 
 
@@ -117,7 +117,7 @@ def test_one_set_for_each_replica(engine: Any, old: Any, new: Any, told: list[st
     ("old", "new", "told"),
     [
         (service(*pair(2, None)), service(*pair(rollout={"partition": 1})),
-         ["roles[0].rollout.partition: holds back replicas that the gang counts on: svc-prefill-0",
+         ["roles[0].rollout.partition: holds back replicas that the gang needs: svc-prefill-0",
           SERVICE + "prefill"]),
         (service(wide(2)), service(wide(4), rollout={"partition": 1}),
          ["rollout.partition: ", SERVICE + "serve"]),
@@ -135,13 +135,13 @@ def test_one_set_for_each_replica(engine: Any, old: Any, new: Any, told: list[st
          service(wide(4, 4), rollout={"partition": 2}, **needs(serve=2)), []),
         (service(wide(2, 4)),
          service(wide(4, 4), rollout={"partition": 2}, **needs("LowestOrdinals", serve=2)),
-         ["rollout.partition: holds back replicas that the gang counts on: svc-serve-1, ",
+         ["rollout.partition: holds back replicas that the gang needs: svc-serve-1, ",
           SERVICE + "serve"]),
         (service(wide(2)), service(wide(4), rollout={"partition": 2}),
          ["rollout.partition: ", SERVICE + "serve"]),
     ],
 )  # fmt: skip
-def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+def test_joins_below_partition(engine: Any, old: Any, new: Any, told: list[str]) -> None:
     changed(engine, old, new, *told)
 
 
@@ -160,7 +160,7 @@ def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> 
         (small(0), small(3), []),
     ],
 )
-def test_one_set_for_each_role(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+def test_joins_with_layout_per_role(engine: Any, old: Any, new: Any, told: list[str]) -> None:
     changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *told)
 
 
@@ -175,7 +175,7 @@ def test_one_set_for_each_role(engine: Any, old: Any, new: Any, told: list[str])
         (3, 1, 2, [SERVICE + "small"]),
     ],
 )
-def test_new_replicas_of_one_set_come_with_the_gang(
+def test_surge_replicas_join_gang(
     engine: Any, replicas: int, surge: int, minimum: int, told: list[str]
 ) -> None:
     new = small(3, rollout={"maxSurge": surge})
@@ -185,7 +185,7 @@ def test_new_replicas_of_one_set_come_with_the_gang(
     )
 
 
-def test_a_service_in_two_clusters_may_be_another_one_in_each() -> None:
+def test_same_service_in_two_clusters_is_compared_separately() -> None:
     old, new = (plan_of(service(small(), *more)) for more in ([], [BIG]))
     once, then = render(old), render(new)
     for before, plans in (([*once, *once], [old, old]), (once, [old])):
@@ -204,7 +204,7 @@ def test_a_service_in_two_clusters_may_be_another_one_in_each() -> None:
     ],
 )
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_serving_groups(engine: Any, rollout: Any, told: list[str], layout: str) -> None:
+def test_joins_of_serving_groups(engine: Any, rollout: Any, told: list[str], layout: str) -> None:
     old, new = (
         service(small(2), *more, groups=2, layout=layout, rollout=rollout) for more in ([], [BIG])
     )
@@ -215,7 +215,7 @@ def test_serving_groups(engine: Any, rollout: Any, told: list[str], layout: str)
     changed(engine, old, new, *told)
 
 
-def test_what_is_not_known_is_not_refused(engine: Any) -> None:
+def test_unknown_stack_state_is_accepted(engine: Any) -> None:
     old, new = service(small()), service(small(), BIG)
     engine.state = state_of(old)
     for each in engine.state.values():

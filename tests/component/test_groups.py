@@ -36,7 +36,7 @@ def after(found: Any, name: str) -> set[str]:
     return {urns[urn] for urn in found[name].request.dependencies}
 
 
-def test_each_group_has_objects_of_its_own(engine: Any) -> None:
+def test_serving_groups_have_own_objects(engine: Any) -> None:
     found = run(engine, grouped(2, wait={"level": "Scheduled"}))
     lws = [f"app-{group}-{role}-0" for group in (0, 1) for role in ("prefill", "decode")]
     assert {name for kind, name in found.keys if kind == POD_GROUP} == {"app-0", "app-1"}
@@ -47,20 +47,20 @@ def test_each_group_has_objects_of_its_own(engine: Any) -> None:
     assert set(service.leader_worker_sets) == {name.replace("app", "svc", 1) for name in lws}
 
 
-def test_a_set_waits_for_the_pod_group_of_its_group_alone(engine: Any) -> None:
+def test_lws_depends_only_on_pod_group_of_its_group(engine: Any) -> None:
     found = run(engine, grouped(2))
     assert after(found, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
     assert after(found, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
 
 
-def test_groups_below_the_partition_keep_their_template(engine: Any) -> None:
+def test_groups_below_partition_ignore_template_changes(engine: Any) -> None:
     found = run(engine, grouped(2, rollout={"level": "Group", "partition": 1}))
     for role in ("prefill", "decode"):
         assert "spec" in found[f"app-0-{role}-0"].request.ignoreChanges
         assert "spec" not in found[f"app-1-{role}-0"].request.ignoreChanges
 
 
-def test_the_status_has_the_groups(engine: Any) -> None:
+def test_status_lists_serving_groups(engine: Any) -> None:
     ready = {"type": "Available", "status": "True"}
     for role in ("prefill", "decode"):
         engine.live[f"svc-1-{role}-0"] = {"status": {"readyReplicas": 1, "conditions": [ready]}}

@@ -34,21 +34,21 @@ def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
     return engine.run(program)
 
 
-def test_a_role_is_one_set(engine: Any) -> None:
+def test_role_has_one_lws(engine: Any) -> None:
     found = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
     assert sorted(each.key for each in found.children if each.request.type == LWS) == [
         (LWS, "svc-decode"), (LWS, "svc-prefill"),
     ]  # fmt: skip
 
 
-def test_an_update_has_time_for_each_replica() -> None:
+def test_timeout_is_multiplied_by_replicas() -> None:
     manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
     (step,) = update_order(plan_of(manifest))
     assert step.timeout == "2400s"
     assert lws_options(step).ignore_changes is None
 
 
-def test_replicas_that_something_else_sets_are_left_alone() -> None:
+def test_externally_scaled_replicas_are_ignored() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
     scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
     (step,) = update_order(scaled)
@@ -73,9 +73,7 @@ def test_replicas_that_something_else_sets_are_left_alone() -> None:
         (None, 0, "Unknown", "InferenceServiceCreating"),
     ],
 )
-def test_the_status_counts_the_replicas_of_one_set(
-    seen: Any, ready: int, phase: str, active: str
-) -> None:
+def test_status_counts_replicas_of_lws(seen: Any, ready: int, phase: str, active: str) -> None:
     manifest = service(role(replicas=4, multinode=nodes(2)), **PER_ROLE)
     status = service_status(plan_of(manifest), {"svc-inference": seen})
     found = status["components"]["inference"]
@@ -99,7 +97,7 @@ PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
         (PER_ROLE_STATE, "PerReplica", "svc-inference"),
     ],
 )  # fmt: skip
-def test_the_layout_of_a_running_service_is_kept(
+def test_layout_change_of_running_role_is_rejected(
     engine: Any, state: Any, layout: str, told: str
 ) -> None:
     engine.state = state
@@ -107,22 +105,22 @@ def test_the_layout_of_a_running_service_is_kept(
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot take the place of {other} in a role that runs ({told}); "
+        f"svc: layout: {layout} cannot replace {other} in a running role ({told}); "
     )
     assert made(engine, service(layout=other)).children
 
 
-def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any) -> None:
+def test_autoscaling_of_running_role_needs_its_layout(engine: Any) -> None:
     def unwritten(**fields: Any) -> Any:
         return service(role(replicas=5, **fields))
 
     scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match="PerRole cannot take the place of PerReplica"):
+    with pytest.raises(InvalidServiceError, match="PerRole cannot replace PerReplica"):
         made(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
-        InvalidServiceError, match="write layout: PerRole to keep it, give each role"
+        InvalidServiceError, match="write layout: PerRole to keep it, rename each role"
     ):
         made(engine, unwritten())
     assert made(engine, unwritten(autoscaling=scaled)).children
@@ -131,7 +129,7 @@ def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any
 @pytest.mark.parametrize(
     ("state", "layout"), [(PER_REPLICA_STATE, "PerRole"), (PER_ROLE_STATE, "PerReplica")]
 )
-def test_a_role_with_another_name_has_another_layout(engine: Any, state: Any, layout: str) -> None:
+def test_renamed_role_can_change_layout(engine: Any, state: Any, layout: str) -> None:
     engine.state = state
     renamed = role("serve", replicas=2)
     assert made(engine, service(renamed, layout=layout)).children
@@ -139,13 +137,13 @@ def test_a_role_with_another_name_has_another_layout(engine: Any, state: Any, la
         made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
     # The role that keeps its name is the one that is named.
     engine.state = {**state, urn("svc-a-0"): recorded("svc-a-0")}
-    with pytest.raises(InvalidServiceError, match="in a role that runs"):
+    with pytest.raises(InvalidServiceError, match="in a running role"):
         made(engine, service(renamed, role(), layout=layout))
 
 
-def test_a_new_role_does_not_get_the_name_of_a_replica_of_the_old_layout(engine: Any) -> None:
+def test_role_named_like_old_replica_is_rejected(engine: Any) -> None:
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match=r"in a role that runs \(svc-inference-0\)"):
+    with pytest.raises(InvalidServiceError, match=r"in a running role \(svc-inference-0\)"):
         made(engine, service(role("inference-0"), layout="PerRole"))
 
 
@@ -166,6 +164,6 @@ def test_a_new_role_does_not_get_the_name_of_a_replica_of_the_old_layout(engine:
         {urn("svc-inference", "kubernetes:core/v1:Service"): recorded("svc-inference")},
     ],
 )
-def test_nothing_else_in_the_stack_is_a_layout(engine: Any, state: Any) -> None:
+def test_unrelated_stack_resources_are_ignored(engine: Any, state: Any) -> None:
     engine.state = state
     assert made(engine, service()).children

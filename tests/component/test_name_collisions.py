@@ -37,12 +37,12 @@ def refused(second: Any) -> Any:
     return run
 
 
-def test_one_name_twice_is_refused(engine: Any) -> None:
+def test_same_service_name_is_rejected(engine: Any) -> None:
     deployment = engine.run(refused(lambda: InferenceService("two", args(name="svc"))))
     assert lws(deployment) == 1
 
 
-def test_names_that_join_to_one_are_refused(engine: Any) -> None:
+def test_colliding_lws_names_are_rejected(engine: Any) -> None:
     def program() -> None:
         InferenceService("a", args("b-c"))
         with pytest.raises(InvalidServiceError, match="a-b-c-0"):
@@ -51,7 +51,7 @@ def test_names_that_join_to_one_are_refused(engine: Any) -> None:
     assert lws(engine.run(program)) == 1
 
 
-def test_a_refused_service_does_not_take_its_names(engine: Any) -> None:
+def test_rejected_service_reserves_no_names(engine: Any) -> None:
     def program() -> None:
         bad = args(name="svc")
         bad["roles"][0]["replicas"] = -1
@@ -93,7 +93,7 @@ def test_another_cluster_is_allowed(engine: Any, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["provider", "parent"])
-def test_one_cluster_by_two_ways_is_one(engine: Any, form: str) -> None:
+def test_same_provider_given_twice_is_one_cluster(engine: Any, form: str) -> None:
     def program() -> None:
         provider = Provider("east")
         InferenceService("one", args(name="svc"), Options(provider=provider))

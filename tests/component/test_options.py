@@ -31,7 +31,7 @@ def service(deployment: Any) -> Any:
 
 
 @pytest.mark.parametrize("listed", ["provider", "providers", "mapping"])
-def test_the_provider_reaches_every_object(engine: Any, story: Story, listed: str) -> None:
+def test_provider_applies_to_all_children(engine: Any, story: Story, listed: str) -> None:
     def options() -> Options:
         provider = Provider("cluster")
         if listed == "provider":
@@ -46,18 +46,18 @@ def test_the_provider_reaches_every_object(engine: Any, story: Story, listed: st
     assert len(objects(deployment)) == 5
 
 
-def test_protect_reaches_every_object(engine: Any, story: Story) -> None:
+def test_protect_applies_to_all_children(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(protect=True))
     assert {each.request.protect for each in deployment.registered} == {True}
 
 
-def test_retain_on_delete_reaches_every_object(engine: Any, story: Story) -> None:
+def test_retain_on_delete_applies_to_all_children(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(retain_on_delete=True))
     assert {resource.request.retainOnDelete for resource in objects(deployment)} == {True}
 
 
 @pytest.mark.parametrize("form", ["list", "one", "output"])
-def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -> None:
+def test_depends_on_applies_to_all_children(engine: Any, story: Story, form: str) -> None:
     def options() -> Options:
         first = ConfigMap("first", metadata={"name": "first"})
         given: Any = {"list": [first], "one": first, "output": pulumi.Output.from_input([first])}
@@ -73,12 +73,12 @@ def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -
     assert all({first, group} <= set(each.request.dependencies) for each in lws)
 
 
-def test_an_alias_of_the_component_is_told_to_the_engine(engine: Any, story: Story) -> None:
+def test_component_alias_is_registered(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
     assert [alias.spec.name for alias in service(deployment).request.aliases] == ["old"]
 
 
-def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
+def test_transformation_receives_all_children(engine: Any, story: Story) -> None:
     seen = []
 
     def label(args: pulumi.ResourceTransformationArgs) -> Any:
@@ -96,21 +96,19 @@ def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
     assert [each.inputs["metadata"]["labels"] for each in found] == [{"team": "a"}]
 
 
-def test_transforms_are_told_to_the_engine_which_runs_them_on_children(
-    engine: Any, story: Story
-) -> None:
+def test_transforms_are_registered(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(transforms=[lambda _args: None]))
     assert len(service(deployment).request.transforms) == 1
 
 
-def test_options_of_the_caller_are_not_changed(engine: Any, story: Story) -> None:
+def test_options_of_caller_are_not_modified(engine: Any, story: Story) -> None:
     given = Options(protect=True, depends_on=[])
     before = dict(vars(given))
     engine.run(lambda: InferenceService("app", story(4), given) and None)
     assert dict(vars(given)) == before
 
 
-def test_a_parent_is_kept(engine: Any, story: Story) -> None:
+def test_component_keeps_its_parent(engine: Any, story: Story) -> None:
     def program() -> None:
         platform = pulumi.ComponentResource("my:index:Platform", "platform")
         InferenceService("app", story(1), Options(parent=platform))

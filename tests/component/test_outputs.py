@@ -41,7 +41,7 @@ def unknown() -> pulumi.Output[Any]:
     return pulumi.Output(set(), value, known)
 
 
-def test_a_secret_stays_secret(engine: Any) -> None:
+def test_secret_stays_secret(engine: Any) -> None:
     def program() -> None:
         token = pulumi.Output.secret("t0ken")
         InferenceService("svc", args(env=[{"name": "HF_TOKEN", "value": token}]))
@@ -80,7 +80,7 @@ def test_annotations_and_namespace_may_be_outputs(engine: Any) -> None:
     assert deployment.exports["endpoint"] == "http://svc.models.svc:8000"
 
 
-def test_a_dependency_through_an_output_reaches_the_object_that_holds_it(engine: Any) -> None:
+def test_output_dependency_applies_to_objects_that_use_it(engine: Any) -> None:
     def program() -> None:
         namespace = Namespace("models", metadata={"name": "models"})
         InferenceService("svc", {**args(), "namespace": namespace.metadata["name"]})
@@ -108,7 +108,7 @@ def test_preview_with_unknown_values(engine: Any) -> None:
     assert deployment.exports["endpoint"] is ...
 
 
-def test_a_revision_does_not_depend_on_an_outputs_value(engine: Any) -> None:
+def test_revision_does_not_depend_on_output_value(engine: Any) -> None:
     def revision(image: str) -> str:
         deployment = engine.run(
             lambda: InferenceService("svc", args(image=pulumi.Output.from_input(image))) and None
@@ -125,7 +125,7 @@ def live(**status: Any) -> dict[str, Any]:
     }
 
 
-def test_the_status_is_that_of_the_live_objects(engine: Any, story: Story) -> None:
+def test_status_follows_live_objects(engine: Any, story: Story) -> None:
     for task in ("prefill-0", "decode-0"):
         engine.live[f"deepseek-r1-disagg-{task}"] = live()
     engine.live["deepseek-r1-disagg-decode-1"] = {"status": {"conditions": []}}
@@ -172,38 +172,36 @@ def test_the_status_is_that_of_the_live_objects(engine: Any, story: Story) -> No
     }
 
 
-def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
+def test_warnings_are_logged(engine: Any, story: Story) -> None:
     plans = []
     deployment = engine.run(lambda: plans.append(InferenceService("svc", story(4)).plan))
     warned = [finding for finding in plans[0].findings if finding.severity is Severity.WARNING]
     assert warned
     assert sorted(deployment.logged) == sorted(
-        f"warning: {each.path}: {each.message}" for each in warned
+        f"warning: {each.path}: {each.message} [{each.rule}]" for each in warned
     )
 
 
-def test_a_clean_service_logs_nothing(engine: Any) -> None:
+def test_valid_service_logs_nothing(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("svc", args()) and None)
     assert deployment.logged == []
 
 
-def test_preview_tells_the_status_of_the_last_look(engine: Any) -> None:
+def test_preview_shows_last_known_status(engine: Any) -> None:
     engine.live["svc-inference-0"] = live()
     known = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
     active = known.exports["status"]["conditions"][1]
     assert (active["status"], active["reason"]) == ("True", "InferenceServiceAvailable")
 
 
-def test_preview_of_a_set_that_changes_has_no_status(engine: Any) -> None:
+def test_preview_of_changed_lws_has_unknown_status(engine: Any) -> None:
     engine.live["svc-inference-0"] = {"status": pulumi.output.UNKNOWN}
     deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
     assert deployment.exports["status"] is ...
 
 
 @pytest.mark.parametrize(("preview", "phase"), [(True, "Running"), (False, "Deploying")])
-def test_a_preview_does_not_take_its_own_dry_run_for_the_running_object(
-    engine: Any, *, preview: bool, phase: str
-) -> None:
+def test_preview_ignores_generation_of_dry_run(engine: Any, *, preview: bool, phase: str) -> None:
     # The API server's dry run of a change counts a generation that no status speaks of.
     seen = {"metadata": {"name": "svc-inference-0", "generation": 2}, **live()}
     engine.live["svc-inference-0"] = seen
@@ -211,7 +209,7 @@ def test_a_preview_does_not_take_its_own_dry_run_for_the_running_object(
     assert deployment.exports["status"]["components"]["inference"]["phase"] == phase
 
 
-def test_outputs_are_combined_without_looking_into_them(
+def test_outputs_are_combined_without_nested_outputs(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`Output.all` makes an Output of every structure in a value: the SDK's own calls remain."""
@@ -232,7 +230,7 @@ def test_outputs_are_combined_without_looking_into_them(
     assert len(calls) <= len(deployment.registered) + 3
 
 
-def test_a_secret_of_the_same_program_is_created_before_the_pods_that_read_it(engine: Any) -> None:
+def test_lws_depends_on_secret_of_same_program(engine: Any) -> None:
     def program() -> None:
         token = Secret("token", metadata={"name": "token"}).metadata.apply(lambda held: held.name)
         model = {"uri": "hf://a/b", "token_secret": {"name": token}}

@@ -43,7 +43,7 @@ def pod_spec(spec: Any) -> Any:
     return plain["leaderWorkerTemplate"]["workerTemplate"]["spec"]
 
 
-def test_the_documented_program_makes_placed_services(engine: Any) -> None:
+def test_documented_program_places_services(engine: Any) -> None:
     deployment = engine.run(lambda: exec(PYTHON[0], {}))
     assert selectors(deployment) == {
         **{f"chat-prefill-{index}": "h100" for index in range(2)},
@@ -52,7 +52,7 @@ def test_the_documented_program_makes_placed_services(engine: Any) -> None:
     }
 
 
-def test_outputs_reach_the_pods_of_placed_services(engine: Any) -> None:
+def test_placed_services_keep_outputs(engine: Any) -> None:
     def program() -> None:
         service = worker("w")
         (container,) = service["spec"]["roles"][0]["template"]["spec"]["containers"]

@@ -41,7 +41,9 @@ def program(monkeypatch: pytest.MonkeyPatch, folder: Path, stack: str | None) ->
     return run
 
 
-def test_every_object_goes_to_its_cluster(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_use_provider_of_their_cluster(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = engine.run(program(monkeypatch, EXAMPLE, "prod"), preview=True)
     clusters = {name: f"{done[name].urn}::" for name in ("east", "west")}
     objects = [each for each in done.children if not each.key[0].startswith("pulumi:providers:")]
@@ -66,7 +68,7 @@ def test_endpoints_are_exported_by_cluster(engine: Any, monkeypatch: pytest.Monk
     assert "components" in done.exports["east-chat"]["status"]
 
 
-def test_the_consumer_reads_the_platforms_outputs(
+def test_consumer_stack_reads_platform_outputs(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exported = {"endpoints": {"dev": {"chat": "http://chat.example.com"}}}

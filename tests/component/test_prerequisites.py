@@ -67,12 +67,12 @@ def run(
     return engine.run(program, preview=preview)
 
 
-def test_the_token_is_pinned(engine: Any, service: Any, calls: list[Any]) -> None:
+def test_type_token_is_unchanged(engine: Any, service: Any, calls: list[Any]) -> None:
     assert TOKEN == "fusioninfer:index:ServingPrerequisites"
     assert run(engine, service).keys == [(TOKEN, "needs")]
 
 
-def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: list[Any]) -> None:
+def test_valid_cluster_is_checked(engine: Any, service: Any, calls: list[Any]) -> None:
     done = run(engine, service, kubeconfig="~/.kube/a", context="east", lws_namespace="lws")
     assert done.exports == {"checked": True, "releases": {"LeaderWorkerSet": "v0.9.1"}}
     assert done.outputs[-1][1] == done.exports
@@ -80,7 +80,9 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
     assert not done.logged
 
 
-def test_a_lack_fails_before_anything_is_made(engine: Any, service: Any, lacking: None) -> None:
+def test_missing_prerequisite_fails_before_registration(
+    engine: Any, service: Any, lacking: None
+) -> None:
 
     def program() -> None:
         ServingPrerequisites("needs", {"services": [service]})
@@ -90,7 +92,7 @@ def test_a_lack_fails_before_anything_is_made(engine: Any, service: Any, lacking
         engine.run(program, preview=True)
 
 
-def test_a_lack_fails_where_the_kubeconfig_is_an_output(
+def test_missing_prerequisite_fails_with_output_kubeconfig(
     engine: Any, service: Any, lacking: None
 ) -> None:
     with pytest.raises(InvalidServiceError, match="is not served"):
@@ -100,7 +102,7 @@ def test_a_lack_fails_where_the_kubeconfig_is_an_output(
     SETTINGS.outputs.clear()
 
 
-def test_a_secret_kubeconfig_is_read_and_makes_no_secret(
+def test_secret_kubeconfig_does_not_make_outputs_secret(
     engine: Any, service: Any, calls: list[Any]
 ) -> None:
     done = run(engine, service, kubeconfig=lambda: pulumi.Output.secret("apiVersion: v1\n"))
@@ -111,7 +113,7 @@ def test_a_secret_kubeconfig_is_read_and_makes_no_secret(
     }
 
 
-def test_an_unknown_kubeconfig_is_said(engine: Any, service: Any, calls: list[Any]) -> None:
+def test_unknown_kubeconfig_is_a_warning(engine: Any, service: Any, calls: list[Any]) -> None:
     def unknown() -> Any:
         return pulumi.Output.from_input(pulumi.output.UNKNOWN)
 
@@ -120,7 +122,7 @@ def test_an_unknown_kubeconfig_is_said(engine: Any, service: Any, calls: list[An
     assert not calls
 
 
-def test_another_providers_cluster_is_not_guessed(
+def test_explicit_provider_needs_kubeconfig_or_context(
     engine: Any, service: Any, calls: list[Any]
 ) -> None:
     def options() -> pulumi.ResourceOptions:
@@ -137,7 +139,7 @@ def test_another_providers_cluster_is_not_guessed(
     assert calls == [("k", "east"), (None, "west")]
 
 
-def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) -> None:
+def test_stack_config_selects_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
     config = {"kubernetes:kubeconfig": "from-config", "kubernetes:context": "west"}
 
     def program() -> None:
@@ -148,7 +150,7 @@ def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) 
     assert calls[0] == ("from-config", "west")
 
 
-def test_the_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
+def test_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
     token = collect_services.set([])
     try:
         done = run(engine, service)
@@ -158,7 +160,7 @@ def test_the_command_line_reads_no_cluster(engine: Any, service: Any, calls: lis
     assert not done.logged
 
 
-def test_services_may_be_specs_plans_and_components(
+def test_specs_plans_and_components_are_accepted(
     engine: Any, service: Any, calls: list[Any]
 ) -> None:
     def program() -> None:
@@ -172,8 +174,9 @@ def test_services_may_be_specs_plans_and_components(
 def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = FakeCluster(denied=["/resourcequotas"])
     monkeypatch.setattr(serving_prerequisites, "KubernetesApi", lambda *_: denied)
-    assert "warning: not checked: resourcequotas in default: 403 Forbidden" in (
-        run(engine, service).logged
+    assert (
+        "warning: not checked: resourcequotas in default: 403 Forbidden [cluster-not-checked]"
+        in (run(engine, service).logged)
     )
 
 
@@ -181,15 +184,13 @@ def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.Monk
     "kubeconfig",
     ["/nowhere/kubeconfig", "users: [\n", "apiVersion: v1\nkind: Config\n", "\n- 1\n- 2\n"],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_said(
-    engine: Any, service: Any, kubeconfig: str
-) -> None:
+def test_unusable_kubeconfig_is_a_warning(engine: Any, service: Any, kubeconfig: str) -> None:
     (said,) = run(engine, service, kubeconfig=kubeconfig).logged
     assert said.startswith(f"{UNCHECKED}no usable kubeconfig: ")
     assert "\n" not in said
 
 
-def test_a_cluster_that_does_not_answer_is_said(engine: Any, service: Any) -> None:
+def test_unreachable_cluster_is_a_warning(engine: Any, service: Any) -> None:
     text = (
         "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
         "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\n"

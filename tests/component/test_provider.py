@@ -35,7 +35,7 @@ def objects(deployment: Any) -> list[Any]:
     return [(each.key, each.inputs) for each in deployment.registered]
 
 
-def test_a_remote_program_registers_what_a_python_program_does(engine: Any) -> None:
+def test_plugin_registers_same_objects_as_python(engine: Any) -> None:
     local = engine.run(lambda: InferenceService("svc", inputs()) and None)
     remote = engine.run(
         lambda: Provider().construct("svc", TOKEN, over_the_wire(inputs())) and None
@@ -44,7 +44,7 @@ def test_a_remote_program_registers_what_a_python_program_does(engine: Any) -> N
     assert len(objects(local)) > 3
 
 
-def test_outputs_are_those_of_the_component(engine: Any) -> None:
+def test_plugin_returns_component_outputs(engine: Any) -> None:
     def program() -> Any:
         return Provider().construct("svc", TOKEN, over_the_wire(inputs())).state
 
@@ -53,7 +53,7 @@ def test_outputs_are_those_of_the_component(engine: Any) -> None:
     assert set(deployment.exports) == {"name", "namespace", "endpoint", "status"}
 
 
-def test_findings_are_errors_of_properties(output: Any) -> None:
+def test_findings_become_property_errors(output: Any) -> None:
     output("the fixture gives an event loop")
     wrong = over_the_wire(inputs(layout="PerPod"))
     wrong["roles"][0]["replicas"] = 1.5
@@ -66,7 +66,7 @@ def test_findings_are_errors_of_properties(output: Any) -> None:
     ]
 
 
-def test_a_secret_inside_of_a_template_stays_one(engine: Any) -> None:
+def test_secret_in_template_stays_secret(engine: Any) -> None:
     def program() -> None:
         token = pulumi.Output.secret("t0ken")
         held = inputs()
@@ -78,18 +78,18 @@ def test_a_secret_inside_of_a_template_stays_one(engine: Any) -> None:
     assert "secret" in str(deployment["svc-inference-0"].inputs)
 
 
-def test_whole_floats_are_integers() -> None:
+def test_whole_floats_become_integers() -> None:
     given = {"a": [1.0, 2.5, True, "1.0", None], "b": {"c": 3.0}}
     assert repr(normalize_inputs(given)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
 
 
-def test_unknown_values_are_outputs(output: Any) -> None:
+def test_unknown_values_become_outputs(output: Any) -> None:
     output("the fixture gives an event loop")
     given = normalize_inputs({"image": pulumi.output.Unknown()})
     assert isinstance(given["image"], pulumi.Output)
 
 
-def test_prerequisites_locate_what_is_wrong_in_a_service(engine: Any) -> None:
+def test_prerequisites_report_path_of_invalid_service(engine: Any) -> None:
     def program() -> None:
         with pytest.raises(InputPropertiesError) as refused:
             Provider().construct("check", CHECK, {"services": [{"name": "a", "roles": []}]})
@@ -99,6 +99,6 @@ def test_prerequisites_locate_what_is_wrong_in_a_service(engine: Any) -> None:
     assert engine.run(program).registered == []
 
 
-def test_a_resource_of_no_such_type_is_refused() -> None:
+def test_unknown_resource_type_is_rejected() -> None:
     with pytest.raises(ValueError, match="no resource fusioninfer:index:Nothing"):
         Provider().construct("a", "fusioninfer:index:Nothing", {})

@@ -50,17 +50,17 @@ def partial(args: InferenceServiceArgs) -> dict[str, Any]:
     }
 
 
-def test_the_token_is_pinned() -> None:
+def test_type_token_is_unchanged() -> None:
     assert TOKEN == "fusioninfer:index:InferenceService"
 
 
 @pytest.mark.parametrize("number", LISTS)
-def test_a_story_registers_exactly_these(engine: Any, story: Story, number: int) -> None:
+def test_story_registers_expected_resources(engine: Any, story: Story, number: int) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(number)))
     assert sorted(deployment.keys) == sorted(LISTS[number])
 
 
-def test_the_gang_that_may_run_in_part_registers_the_same(engine: Any, story: Story) -> None:
+def test_partial_gang_registers_same_resources(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", partial(story(4))))
     assert sorted(deployment.keys) == sorted(LISTS[4])
     (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
@@ -71,7 +71,7 @@ def test_the_gang_that_may_run_in_part_registers_the_same(engine: Any, story: St
 
 
 @pytest.mark.parametrize("number", LISTS)
-def test_inputs_are_what_render_gives(engine: Any, story: Story, number: int) -> None:
+def test_registered_inputs_equal_rendered_objects(engine: Any, story: Story, number: int) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(number)))
     rendered = {
         (each["kind"], each["metadata"]["name"]): each
@@ -96,9 +96,7 @@ def test_children_are_parented_to_the_component(engine: Any, story: Story) -> No
     assert {each.request.parent for each in made} == {deployment.component.urn}
 
 
-def test_the_pod_group_precedes_every_set_and_sets_depend_on_nothing_else(
-    engine: Any, story: Story
-) -> None:
+def test_lws_depend_only_on_pod_group(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
     (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
     lws = [each for each in deployment.registered if each.request.type == SET]
@@ -111,13 +109,13 @@ def test_the_pod_group_precedes_every_set_and_sets_depend_on_nothing_else(
     assert all(deployment.registered.index(each) > position for each in lws)
 
 
-def test_sets_do_not_wait_for_each_other_without_a_gang(engine: Any, story: Story) -> None:
+def test_lws_without_gang_have_no_dependencies(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(1)))
     assert [list(each.request.dependencies) for each in deployment.children] == [[], []]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
+def test_lws_with_immutable_fields_are_deleted_before_replacement(
     engine: Any, story: Story, *, grouped: bool
 ) -> None:
     args = story(4)
@@ -141,7 +139,7 @@ def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
     }
 
 
-def test_children_use_the_provider_of_the_installed_sdk(engine: Any, story: Story) -> None:
+def test_children_use_installed_provider_version(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
     assert {each.request.version for each in deployment.children} == {
         importlib.metadata.version("pulumi-kubernetes")
@@ -187,7 +185,7 @@ def test_children_are_attributes(engine: Any, story: Story) -> None:
     }
 
 
-def test_a_parked_role_registers_no_set(engine: Any, story: Story) -> None:
+def test_role_scaled_to_zero_registers_no_lws(engine: Any, story: Story) -> None:
     parked = story(4).model_copy(
         update={
             "roles": [role.model_copy(update={"replicas": 0}) for role in story(4).roles],

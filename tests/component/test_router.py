@@ -75,7 +75,7 @@ def after(deployment: Any, kind: str) -> set[str]:
     return {by_urn[urn] for urn in found.request.dependencies if urn in by_urn}
 
 
-def test_everything_is_registered_under_names_that_start_with_the_components(engine: Any) -> None:
+def test_logical_names_start_with_component_name(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     # The mocks' engine sees resources as their dependencies come in, not in our order.
     assert sorted(deployment.keys) == sorted(REGISTERED)
@@ -84,7 +84,7 @@ def test_everything_is_registered_under_names_that_start_with_the_components(eng
         assert each.request.parent == deployment.component.urn
 
 
-def test_inputs_are_what_render_gives(engine: Any) -> None:
+def test_registered_inputs_equal_rendered_objects(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     wanted = render(plan_service(InferenceServiceArgs.model_validate(EVERYTHING)))
     for each in wanted:
@@ -99,7 +99,7 @@ def test_inputs_are_what_render_gives(engine: Any) -> None:
     assert registered == {(each["kind"], each["metadata"]["name"]): each for each in wanted}
 
 
-def test_each_object_waits_for_what_it_needs_and_the_pool_for_nothing(engine: Any) -> None:
+def test_dependencies_of_router_objects(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     assert after(deployment, "InferencePool") == set()
     assert after(deployment, "Deployment") == {
@@ -116,7 +116,7 @@ def test_each_object_waits_for_what_it_needs_and_the_pool_for_nothing(engine: An
 
 
 @pytest.mark.parametrize("guard", [{}, {"protect": True}, {"retainOnDelete": True}])
-def test_the_pool_can_be_guarded(engine: Any, guard: dict[str, bool]) -> None:
+def test_pool_can_be_protected_and_retained(engine: Any, guard: dict[str, bool]) -> None:
     deployment = engine.run(lambda: InferenceService("app", spec(httproute=ROUTE, pool=guard)))
     for each in deployment.children:
         pool = each.request.name == "app-pool"
@@ -124,7 +124,7 @@ def test_the_pool_can_be_guarded(engine: Any, guard: dict[str, bool]) -> None:
         assert each.request.retainOnDelete == (pool and "retainOnDelete" in guard)
 
 
-def test_children_are_typed_attributes_and_none_where_absent(engine: Any) -> None:
+def test_attributes_of_absent_children_are_none(engine: Any) -> None:
     made: list[InferenceService] = []
 
     def program() -> None:
@@ -154,7 +154,7 @@ def endpoint(engine: Any, args: Any, **options: Any) -> Any:
     return engine.run(program, **options).exports["url"]
 
 
-def test_the_endpoint_is_that_of_the_route(engine: Any) -> None:
+def test_endpoint_is_url_of_route(engine: Any) -> None:
     https = {
         "listeners": [
             {
@@ -172,20 +172,20 @@ def test_the_endpoint_is_that_of_the_route(engine: Any) -> None:
     assert endpoint(engine, spec(httproute={"parentRefs": [{"name": "g"}]})) == ""
 
 
-def test_the_endpoint_of_a_host_name_that_is_an_output(engine: Any) -> None:
+def test_endpoint_of_output_host_name(engine: Any) -> None:
     def args() -> dict[str, Any]:
         return spec(httproute={**ROUTE, "hostnames": [pulumi.Output.from_input("svc.example.org")]})
 
     assert endpoint(engine, args) == "http://svc.example.org"
 
 
-def test_the_endpoint_of_a_gateways_address(engine: Any) -> None:
+def test_endpoint_is_gateway_address(engine: Any) -> None:
     assert endpoint(engine, spec(gateway={})) == ""
     engine.live["svc-gateway"] = {"status": {"addresses": [{"value": "192.0.2.7"}]}}
     assert endpoint(engine, spec(gateway={})) == "http://192.0.2.7"
 
 
-def test_without_a_picker_the_route_waits_for_the_service(engine: Any) -> None:
+def test_route_without_picker_depends_on_service(engine: Any) -> None:
     made: list[InferenceService] = []
     off = {"endpointPicker": {"enabled": False}}
 

@@ -49,7 +49,9 @@ def of_parent(*conditions: Any, name: str = "gw") -> dict[str, Any]:
          "InferencePool svc-pool: Accepted is False"),
     ],
 )  # fmt: skip
-def test_refusals(name: str, look: Any, reason: str, message: str) -> None:
+def test_false_condition_makes_service_inactive(
+    name: str, look: Any, reason: str, message: str
+) -> None:
     assert PLAN.routing is not None
     assert refusal(PLAN.routing, {name: look}) == (reason, message)
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={name: look})
@@ -75,20 +77,20 @@ def test_refusals(name: str, look: Any, reason: str, message: str) -> None:
         {**of_parent(condition("Accepted", observed=1)), "metadata": {"generation": 2.0}},
     ],
 )
-def test_no_refusals(look: Any) -> None:
+def test_missing_or_outdated_condition_is_ignored(look: Any) -> None:
     assert PLAN.routing is not None
     assert refusal(PLAN.routing, {"svc-httproute": look, "svc-pool": look}) is None
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={"svc-httproute": look})
     assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
 
 
-def test_pods_that_are_not_ready_come_first() -> None:
+def test_unready_pods_take_precedence_over_route() -> None:
     refused = {"svc-httproute": of_parent(condition("Accepted"))}
     status = service_status(PLAN, {"svc-inference-0": {"status": {}}}, routing=refused)
     assert status["conditions"][1]["reason"] == "InferenceServiceProcessing"
 
 
-def test_a_pool_without_a_route_speaks_of_nothing() -> None:
+def test_pool_without_route_is_ignored() -> None:
     alone = plan_of(routed(httproute=None)).routing
     assert alone is not None
     assert alone.route is None

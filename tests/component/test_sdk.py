@@ -17,12 +17,12 @@ MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
 @pytest.mark.parametrize("value", [pulumi.StringAsset("x"), pulumi.AssetArchive({})])
-def test_one_key_marks_secrets_and_assets(value: object) -> None:
+def test_secrets_and_assets_have_signature_key(value: object) -> None:
     assert SIGNATURE in asyncio.run(rpc.serialize_property(value, [], None))
     assert SIGNATURE in rpc.wrap_rpc_secret(1)
 
 
-def test_values_of_the_state_are_read_through_secrets() -> None:
+def test_state_values_are_read_through_secrets() -> None:
     value = Value()
     secret = rpc.wrap_rpc_secret({"size": rpc.wrap_rpc_secret(2.0), "name": "a"})
     value.struct_value.update({"spec": secret})
@@ -30,7 +30,7 @@ def test_values_of_the_state_are_read_through_secrets() -> None:
     assert value_at(value, "spec", "absent") is None
 
 
-def test_the_state_of_the_stack_is_an_answer_of_the_monitor(engine: Any) -> None:
+def test_monitor_returns_stack_resources(engine: Any) -> None:
     engine.state = {"urn:pulumi:dev::app::acme:index:Made::made": {"outputs": {"size": 1}}}
     found: list[Any] = []
 
@@ -42,7 +42,7 @@ def test_the_state_of_the_stack_is_an_answer_of_the_monitor(engine: Any) -> None
     assert (urn, read_value(resource, "outputs", "size")) == (*engine.state, 1)
 
 
-def test_what_depends_on_a_held_resource_waits(engine: Any) -> None:
+def test_dependents_of_held_resource_wait(engine: Any) -> None:
     order: list[str] = []
 
     async def later() -> None:

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 AT = ("roles", 0, "template")
-REFUSED = error(API_SERVER_REFUSES, AT, "the API server refuses the Pod of it")
+REFUSED = error(API_SERVER_REFUSES, AT, "the API server rejects the Pod of it")
 DOUBTED = warning(API_SERVER_REFUSES, AT, "no PriorityClass")
 UNASKED = warning(API_SERVER_NOT_ASKED, (), "no rights")
 
@@ -70,38 +70,40 @@ def previewed(engine: Any, *, preview: bool = True, **fields: Any) -> list[str]:
     return [each for each in logged if "API server" in each or "PriorityClass" in each]
 
 
-def test_a_preview_asks_the_cluster_of_the_program(engine: Any, asked: Asked) -> None:
+def test_preview_queries_cluster_of_program(engine: Any, asked: Asked) -> None:
     assert previewed(engine) == []
     assert asked.calls == [(None, None), ("svc", "default")]
 
 
-def test_an_update_asks_nothing(engine: Any, asked: Asked) -> None:
+def test_update_queries_nothing(engine: Any, asked: Asked) -> None:
     previewed(engine, preview=False)
     assert asked.calls == []
 
 
-def test_tests_with_mocks_ask_nothing(
-    engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mocks_query_nothing(engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_check, "has_engine", lambda: False)
     previewed(engine)
     assert asked.calls == []
 
 
-def test_what_is_refused_fails_the_preview(engine: Any, asked: Asked) -> None:
+def test_rejected_object_fails_preview(engine: Any, asked: Asked) -> None:
     asked.found = (REFUSED, DOUBTED)
-    with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server refuses"):
+    with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server rejects"):
         previewed(engine)
 
 
-def test_the_rest_is_logged(engine: Any, asked: Asked) -> None:
+def test_warnings_of_server_are_logged(engine: Any, asked: Asked) -> None:
     asked.found = (DOUBTED, UNASKED)
-    assert previewed(engine) == ["warning: roles[0].template: no PriorityClass"]
+    assert previewed(engine) == [
+        "warning: roles[0].template: no PriorityClass [api-server-refuses]"
+    ]
 
 
-def test_a_quota_that_is_too_small_is_logged(engine: Any, asked: Asked) -> None:
+def test_small_quota_is_logged(engine: Any, asked: Asked) -> None:
     asked.over_quota = (warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),)
-    assert previewed(engine) == ["warning: allows 1: the API server creates no more"]
+    assert previewed(engine) == [
+        "warning: allows 1: the API server creates no more [quota-too-small]"
+    ]
 
 
 def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:
@@ -111,7 +113,7 @@ def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("problem", [UnreadableError("it does not answer"), KeyError("x")])
-def test_a_cluster_that_cannot_be_read_hinders_nothing(
+def test_unreadable_cluster_does_not_fail_preview(
     engine: Any, asked: Asked, problem: Exception
 ) -> None:
     asked.problem = problem
@@ -119,7 +121,7 @@ def test_a_cluster_that_cannot_be_read_hinders_nothing(
     assert len(asked.calls) == 2
 
 
-def test_the_kubeconfig_of_an_explicit_provider_may_not_be_known_yet(
+def test_provider_without_known_kubeconfig_is_skipped(
     engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that of a cluster which the update creates first, and kubectl's is another one."""

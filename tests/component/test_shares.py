@@ -30,7 +30,7 @@ def test_share_of_a_service_without_pool_is_rejected(engine: Any) -> None:
     engine.run(program)
 
 
-def test_a_pair_that_fits_is_not_told_in_either_order(engine: Any) -> None:
+def test_valid_pair_of_services_has_no_warnings(engine: Any) -> None:
     routes: Manifest = {"chat": CHAT, "next": {"routedBy": "chat"}}
 
     def program() -> None:

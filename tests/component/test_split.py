@@ -109,7 +109,7 @@ def test_share_of_service_that_is_deleted_is_a_warning(stack: Stack, preview: bo
     (line,) = [line for line in logged if "deletes" in line]
     assert line == (
         "warning: roles[0].httproute.split[0].service: this update deletes next, which gets 10 % "
-        "of the requests; remove its share in the same update"
+        "of the requests; remove its share in the same update [service-not-found]"
     )
     run(stack, "chat", "next", split={"next": 10}, wait={"timeout": "60s"})
     assert not [line for line in run(stack, "chat", split={}).logged if "deletes" in line]
@@ -146,5 +146,7 @@ PICKER = {"status": {"availableReplicas": 1}}
         ([lws("a", 1)], [{}], "its endpoint picker is not available"),
     ],
 )
-def test_what_a_service_lacks_to_serve(lws_list: Any, pickers: Any, missing: str | None) -> None:
+def test_unavailable_service_names_missing_part(
+    lws_list: Any, pickers: Any, missing: str | None
+) -> None:
     assert find_unavailable(lws_list, pickers) == missing

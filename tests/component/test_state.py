@@ -81,7 +81,7 @@ def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
     ],
 )
 @pytest.mark.parametrize("preview", [False, True])
-def test_what_the_state_has_of_a_service(
+def test_stack_state_finds_lws_of_service(
     engine: Any, state: Any, expected: Any, *, preview: bool
 ) -> None:
     assert found(engine, state, preview=preview) == expected
@@ -100,7 +100,7 @@ OBSERVED = {"objects": {"svc-inference-0": {"status": {}}}, "served": {"svc-infe
         (None, {}, None),
     ],
 )
-def test_what_the_last_update_has_seen(
+def test_observed_output_of_last_update_is_read(
     engine: Any, outputs: Any, objects: Any, served: Any
 ) -> None:
     engine.state = {} if outputs is None else {component("svc"): {"outputs": outputs}}
@@ -109,7 +109,7 @@ def test_what_the_last_update_has_seen(
     assert (seen[0].objects, seen[0].served) == (objects, served)
 
 
-def test_the_state_is_read_once_in_a_program(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stack_state_is_read_once_per_program(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.state = {}
     calls = []
     answered = engine.call
@@ -140,7 +140,7 @@ GROUPED: dict[str, Any] = {"multinode": nodes(4, launcher="none"), "replicas": 3
         ("team-b", ("east", "west")),
     ],
 )
-def test_two_components_of_one_service_name(
+def test_components_with_same_service_name_keep_their_own_lws(
     engine: Any, namespace: str, order: tuple[str, ...]
 ) -> None:
     """In two namespaces, or in two clusters: what is new is not taken for the other's sets."""

@@ -116,7 +116,7 @@ TABLE = [
     [row[1:] for row in TABLE],
     ids=[row[0] for row in TABLE],
 )
-def test_all_or_nothing(
+def test_status_of_all_or_nothing_gang(
     disaggregated: ServicePlan, live: Any, pod_group: Any, prefill: str, decode: str, active: str
 ) -> None:
     assert seen(disaggregated, live, pod_group) == {
@@ -128,7 +128,7 @@ def test_all_or_nothing(
     }
 
 
-def test_why_a_gang_waits_is_the_schedulers_latest_word(disaggregated: ServicePlan) -> None:
+def test_active_condition_has_latest_scheduler_message(disaggregated: ServicePlan) -> None:
     conditions = [
         {"type": "Unschedulable", "message": "new", "lastTransitionTime": "2026-01-02T00:00:00Z"},
         {"type": "Unschedulable", "message": "old", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -144,7 +144,7 @@ def test_why_a_gang_waits_is_the_schedulers_latest_word(disaggregated: ServicePl
     assert silent["conditions"][1]["message"] == "the PodGroup is Inqueue"
 
 
-def test_a_gang_that_may_run_in_part(partial: Callable[..., ServicePlan]) -> None:
+def test_status_of_partial_gang(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=1, decode=1)
     part = seen(plan, lws(READY, READY, ROLLING), phase("Running"))
     assert part["Active"] == "True Partial"
@@ -153,7 +153,7 @@ def test_a_gang_that_may_run_in_part(partial: Callable[..., ServicePlan]) -> Non
     assert blocked["Active"] == "False GangNotScheduled"
 
 
-def test_an_optional_role_is_not_missed(partial: Callable[..., ServicePlan]) -> None:
+def test_optional_role_does_not_affect_active(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=0, decode=1)
     found = seen(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
     assert found["Active"] == "True Partial"
@@ -161,7 +161,7 @@ def test_an_optional_role_is_not_missed(partial: Callable[..., ServicePlan]) -> 
     assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
 
 
-def test_a_single_worker_without_a_gang(story: Story) -> None:
+def test_status_of_single_worker(story: Story) -> None:
     plan = plan_service(story(1))
     name = "qwen-inference-inference-0"
     assert seen(plan, {name: READY}) == {
@@ -182,7 +182,7 @@ def parked(story: Story, *roles: str) -> ServicePlan:
     return plan_service(args.model_copy(update={"roles": changed}))
 
 
-def test_a_parked_service_is_not_active(story: Story) -> None:
+def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
     found = seen(parked(story, "prefill", "decode"), {})
     assert found == {
         "prefill": "Running 0/0",
@@ -193,7 +193,7 @@ def test_a_parked_service_is_not_active(story: Story) -> None:
     }
 
 
-def test_a_parked_role_is_not_missed(story: Story) -> None:
+def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
     plan = parked(story, "prefill")
     live = {f"deepseek-r1-disagg-decode-{index}": READY for index in range(2)}
     found = seen(plan, live, phase("Running"))
@@ -204,7 +204,7 @@ def test_a_parked_role_is_not_missed(story: Story) -> None:
     assert nothing["Active"] == "Unknown InferenceServiceCreating"
 
 
-def test_failures_are_told_by_whoever_saw_them(disaggregated: ServicePlan) -> None:
+def test_known_failures_set_failed_condition(disaggregated: ServicePlan) -> None:
     live = lws(READY, READY, READY)
     why = {"deepseek-r1-disagg-decode-1": "OOMKilled", "another-service-0": "no business of ours"}
     status = service_status(disaggregated, live, phase("Running"), why)
@@ -244,5 +244,5 @@ READY_TABLE = [
 
 @pytest.mark.parametrize(("live", "ready"), [row[1:] for row in READY_TABLE],
                          ids=[row[0] for row in READY_TABLE])  # fmt: skip
-def test_ready(live: Any, ready: bool) -> None:
+def test_lws_readiness_by_status(live: Any, ready: bool) -> None:
     assert is_ready(live) is ready

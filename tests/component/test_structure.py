@@ -34,7 +34,7 @@ STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", STRUCTURE)
-def test_an_output_where_structure_is_needed_is_refused(engine: Any, path: str) -> None:
+def test_output_in_structural_field_is_rejected(engine: Any, path: str) -> None:
     lines: list[str] = []
 
     def program() -> None:
@@ -50,7 +50,7 @@ def test_an_output_where_structure_is_needed_is_refused(engine: Any, path: str) 
     assert "0x" not in "".join(lines)
 
 
-def test_an_output_of_arguments_that_must_be_quoted_is_refused(engine: Any) -> None:
+def test_output_in_shell_arguments_is_rejected(engine: Any) -> None:
     def program() -> None:
         container = {
             **TEMPLATE["spec"]["containers"][0],
@@ -67,7 +67,7 @@ def test_an_output_of_arguments_that_must_be_quoted_is_refused(engine: Any) -> N
     assert engine.run(program).registered == []
 
 
-def test_the_models_refuse_an_output_in_structure_by_themselves(engine: Any) -> None:
+def test_models_reject_output_in_structural_field(engine: Any) -> None:
     def program() -> None:
         with pytest.raises(InvalidServiceError, match=r"RoleArgs: replicas: .*Output"):
             RoleArgs(

@@ -43,14 +43,14 @@ def names(*indices: int) -> list[str]:
     return [NAME.format(index) for index in indices]
 
 
-def test_creation_registers_all_and_returns_when_they_are_available(stack: Stack) -> None:
+def test_creation_returns_when_replicas_are_available(stack: Stack) -> None:
     run(stack)
     assert sorted(stack.order) == names(0, 1, 2)
     assert stack.all_up()
     assert stack.logged[-1].startswith("inference ")
 
 
-def test_what_depends_on_the_component_comes_when_it_serves(stack: Stack) -> None:
+def test_dependents_wait_until_service_is_available(stack: Stack) -> None:
     seen: list[Any] = []
 
     async def all_up(made: Any) -> None:
@@ -66,33 +66,33 @@ def test_what_depends_on_the_component_comes_when_it_serves(stack: Stack) -> Non
     assert seen == [True, True]
 
 
-def test_an_update_without_a_change_asks_nothing(running: Stack) -> None:
+def test_unchanged_service_lists_nothing(running: Stack) -> None:
     run(running)
     assert running.lists == 0
     run(running, metadata={"labels": {"team": "a"}})
     assert running.lists == 0
 
 
-def test_an_image_changes_one_after_the_other(running: Stack) -> None:
+def test_image_change_restarts_replicas_in_sequence(running: Stack) -> None:
     run(running, tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
 
 
-def test_all_at_once(running: Stack) -> None:
+def test_all_at_once_restarts_replicas_together(running: Stack) -> None:
     run(running, tagged("b"), rollout={"strategy": "AllAtOnce", "timeout": "5s"})
     assert running.lowest == 0
     assert running.all_up()
 
 
-def test_what_is_down_changes_first_and_together(running: Stack) -> None:
+def test_unavailable_replicas_change_first_and_together(running: Stack) -> None:
     running.down = set(names(0, 1))
     run(running, tagged("b"))
     assert running.order == names(1, 0, 2)
     assert running.lists < 9, "together"
 
 
-def test_a_gang_that_never_started_is_repaired_by_one_update(stack: Stack) -> None:
+def test_gang_that_never_started_is_repaired_in_one_update(stack: Stack) -> None:
     stack.broken = {"a"}
     with pytest.raises(pulumi.RunError):
         run(stack, tagged("a"), wait={"timeout": "200ms"})
@@ -101,7 +101,7 @@ def test_a_gang_that_never_started_is_repaired_by_one_update(stack: Stack) -> No
     assert stack.lists < 6, "they change together"
 
 
-def test_a_bad_image_halts_the_update(running: Stack) -> None:
+def test_bad_image_halts_update(running: Stack) -> None:
     running.broken = {"b"}
     short = {"rollout": {"timeout": "200ms"}}
     with pytest.raises(pulumi.RunError) as failed:
@@ -120,7 +120,7 @@ def test_a_bad_image_halts_the_update(running: Stack) -> None:
     assert running.lowest == 2
 
 
-def test_what_never_served_is_awaited_again(stack: Stack) -> None:
+def test_replicas_that_never_served_are_awaited_again(stack: Stack) -> None:
     stack.broken = {"a"}
     for _ in range(2):
         with pytest.raises(pulumi.RunError, match=r"\(wait.timeout\)"):
@@ -130,13 +130,13 @@ def test_what_never_served_is_awaited_again(stack: Stack) -> None:
     assert stack.all_up()
 
 
-def test_what_served_and_is_down_now_holds_nothing_up(running: Stack) -> None:
+def test_failed_replica_does_not_block_metadata_update(running: Stack) -> None:
     running.broken = {"vllm/vllm-openai:v0.11.0"}
     run(running, metadata={"labels": {"team": "a"}})
     assert running.lists == 0
 
 
-def test_what_stays_down_takes_its_place(running: Stack) -> None:
+def test_unavailable_frozen_replica_counts_against_limit(running: Stack) -> None:
     running.down, running.frozen = set(names(0)), set(names(0))
     with pytest.raises(pulumi.RunError) as failed:
         run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
@@ -150,7 +150,7 @@ def test_what_stays_down_takes_its_place(running: Stack) -> None:
     assert running.lowest == 1
 
 
-def test_replicas_that_are_added_come_first_and_optional_ones_last(stack: Stack) -> None:
+def test_new_required_replicas_are_created_before_optional_ones(stack: Stack) -> None:
     wide = {"multinode": nodes(2, launcher="none")}
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 3}}}
     run(
@@ -181,13 +181,13 @@ def test_optional_replicas_are_created_after_the_required_ones(
         assert existing[optional] >= {*names(0, 1)}
 
 
-def test_without_a_cluster_creation_returns_and_says_so_once(stack: Stack) -> None:
+def test_creation_without_cluster_access_is_logged_once(stack: Stack) -> None:
     stack.problem = UnreadableError("no answer")
     run(stack)
-    assert stack.logged == ["whether replicas are available was not checked: no answer"]
+    assert stack.logged == ["availability of replicas was not checked: no answer"]
 
 
-def test_without_a_cluster_replicas_do_not_change_in_turn(running: Stack) -> None:
+def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
     with pytest.raises(pulumi.RunError, match="replicas cannot change one after the other"):
         run(running, tagged("b"))
@@ -198,7 +198,7 @@ def test_without_a_cluster_replicas_do_not_change_in_turn(running: Stack) -> Non
     assert len(running.order) == 3
 
 
-def test_a_later_look_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_list_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def sometimes(_: Any, *where: Any) -> Any:
         running.problem = UnreadableError("no answer") if running.lists % 2 else None
         return running.list(*where[3:])
@@ -208,7 +208,7 @@ def test_a_later_look_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) 
     assert running.lowest == 2
 
 
-def test_roles_one_after_the_other(stack: Stack) -> None:
+def test_sequential_roles_change_in_order(stack: Stack) -> None:
     def pair(image: str) -> list[Any]:
         kinds = (("prefill", "prefiller"), ("decode", "decoder"))
         return [tagged(image, 2, name=name, componentType=kind) for name, kind in kinds]
@@ -219,14 +219,14 @@ def test_roles_one_after_the_other(stack: Stack) -> None:
     assert stack.order == ["svc-prefill-1", "svc-prefill-0", "svc-decode-1", "svc-decode-0"]
 
 
-def test_a_preview_asks_nothing(running: Stack) -> None:
+def test_preview_lists_nothing(running: Stack) -> None:
     manifest = service(tagged("b"))
     running.lists = 0
     running.engine.run(lambda: InferenceService("svc", manifest) and None, preview=True)
     assert running.lists == 0
 
 
-def test_what_another_version_left_is_not_awaited(running: Stack) -> None:
+def test_replicas_of_older_library_version_are_not_awaited(running: Stack) -> None:
     (component,) = [urn for urn in running.engine.state if urn.endswith("Service::svc")]
     del running.engine.state[component]["outputs"]["observed"]
     running.broken = {"vllm/vllm-openai:v0.11.0"}
@@ -234,22 +234,22 @@ def test_what_another_version_left_is_not_awaited(running: Stack) -> None:
     assert running.lists == 1, "for the status alone"
 
 
-def test_without_a_cluster_replicas_may_be_added(running: Stack) -> None:
+def test_replicas_can_be_added_without_cluster_access(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
     run(running, role(replicas=5))
     assert sorted(running.order) == names(0, 1, 2, 3, 4)
     said = [each for each in running.logged if "not checked" in each]
-    assert said == ["whether replicas are available was not checked: no answer"]
+    assert said == ["availability of replicas was not checked: no answer"]
 
 
-def test_where_the_state_is_not_known_the_cluster_says_what_exists(running: Stack) -> None:
+def test_unknown_state_is_read_from_cluster(running: Stack) -> None:
     running.engine.state = None
     run(running, tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
 
 
-def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
+def test_recreated_lws_change_together(running: Stack) -> None:
     # As after a rename: old ones run until the end of the update, and new ones may be a gang.
     for urn, resource in running.engine.state.items():
         if "LeaderWorkerSet" in urn:
@@ -260,7 +260,7 @@ def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
 
 
 @pytest.mark.parametrize("router", [True, False])
-def test_serving_waits_for_gateways_and_not_for_itself(
+def test_level_serving_waits_for_gateways(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, *, router: bool
 ) -> None:
     accepted = [{"type": each, "status": "True"} for each in ("Accepted", "ResolvedRefs")]

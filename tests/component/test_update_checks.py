@@ -38,21 +38,21 @@ def made(engine: Any, policy: Any, count: int = 2, layout: str = "PerReplica", *
     ("before", "after"), [(None, SIZE_2), (LIVE_2, {"subGroupSize": 4}), (LIVE_2, None)]
 )
 @pytest.mark.parametrize("more", [{}, {"rollout": {"maxUnavailable": 2}}])
-def test_more_than_may_be_down_are_not_replaced(
+def test_replacing_more_than_limit_is_rejected(
     engine: Any, before: Any, after: Any, more: Any
 ) -> None:
     engine.state = held(before, 3)
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, after, 3, **more)
     assert str(refused.value).startswith(
-        "svc: roles[0].subGroupPolicy: LeaderWorkerSet does not change it after creation: "
+        "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
         "3 replicas of inference would be replaced at once; rename the role"
     )
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.parametrize(("before", "after"), [(None, SIZE_2), (LIVE_2, None)])
-def test_where_a_pause_is_accepted_the_old_set_goes_first(
+def test_replacement_with_downtime_deletes_first(
     engine: Any, before: Any, after: Any, strategy: str
 ) -> None:
     engine.state = held(before)
@@ -81,7 +81,7 @@ def test_where_a_pause_is_accepted_the_old_set_goes_first(
             "level": "Group", "maxUnavailable": 2}}),
     ],
 )  # fmt: skip
-def test_all_else_is_as_it_was(engine: Any, state: Any, after: Any, more: Any) -> None:
+def test_other_policy_changes_are_accepted(engine: Any, state: Any, after: Any, more: Any) -> None:
     engine.state = state
     assert made(engine, after, **more).children
 
@@ -93,7 +93,7 @@ def test_all_else_is_as_it_was(engine: Any, state: Any, after: Any, more: Any) -
         ({urn("svc-inference"): held(None, 1)[urn("svc-inference-0")]}, {"layout": "PerRole"}),
     ],
 )
-def test_groups_and_whole_roles_are_held_to_their_own_limits(
+def test_limits_of_groups_and_roles_apply_to_replacement(
     engine: Any, state: Any, more: Any
 ) -> None:
     for one in state.values():
@@ -129,7 +129,7 @@ def wide(policy: Any, count: int = 5, **spec: Any) -> Any:
         (None, None, 4, False),
     ],
 )
-def test_component_and_diff_say_the_same(
+def test_component_and_diff_agree(
     engine: Any, before: Any, after: Any, nodes_: int, differ: bool, more: Any
 ) -> None:
     # LeaderExcluded of 2 divides what four workers are; LeaderWorker of 2 divides four nodes.
@@ -137,20 +137,20 @@ def test_component_and_diff_say_the_same(
         wide(each, 5 if each and each.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
         for each in (before, after)
     )
-    told = ["roles[0].subGroupPolicy: LeaderWorkerSet does not change it"] if differ else []
+    told = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
     changed(engine, old, new, *told)
     found = compare(rendered(old), rendered(new))
     actions = {change.action for change in found.objects}
     assert actions == ({"replaced"} if differ else set())
 
 
-def test_the_type_is_always_written() -> None:
+def test_policy_type_is_always_rendered() -> None:
     (first, *_) = of_kind(rendered(wide(SIZE_2, 4)), "LeaderWorkerSet")
     assert first["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] == LIVE_2
     assert completed({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
 
 
-def test_a_type_that_is_only_written_out_changes_nothing() -> None:
+def test_explicit_default_policy_type_restarts_nothing() -> None:
     """As from a version that did not write it: neither the set nor its pods are made anew."""
     new = [each for each in rendered(wide(SIZE_2, 4)) if each["kind"] == "LeaderWorkerSet"]
     old = []
@@ -163,7 +163,7 @@ def test_a_type_that_is_only_written_out_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce", "Recreate"])
-def test_the_engine_compares_no_policy_that_means_the_same(engine: Any, strategy: str) -> None:
+def test_equivalent_policy_is_ignored(engine: Any, strategy: str) -> None:
     engine.state = held(LIVE_2)
     deployment = made(engine, SIZE_2, rollout={"strategy": strategy})
     for index in range(2):

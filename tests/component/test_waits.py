@@ -29,7 +29,7 @@ def annotations(registered: Any) -> dict[str, str]:
     ("leader", "worker", "delete"),
     [(None, None, ""), (300, 30, ""), (301, 30, "601s"), (60, 3600, "3900s")],
 )
-def test_a_deletion_waits_as_long_as_pods_may_take_to_end(
+def test_deletion_timeout_follows_grace_period(
     engine: Any, leader: int | None, worker: int | None, delete: str
 ) -> None:
     def ending(seconds: int | None) -> Any:
@@ -41,7 +41,7 @@ def test_a_deletion_waits_as_long_as_pods_may_take_to_end(
     assert deployment["svc-inference-0"].request.customTimeouts.delete == delete
 
 
-def test_a_picker_may_take_its_time_to_end(engine: Any) -> None:
+def test_deletion_timeout_of_picker_follows_grace_period(engine: Any) -> None:
     slow = {"spec": {"terminationGracePeriodSeconds": 900}}
     built = routed(endpointPicker={"template": slow})
     deployment = engine.run(lambda: InferenceService("svc", built) and None)
@@ -49,7 +49,7 @@ def test_a_picker_may_take_its_time_to_end(engine: Any) -> None:
     assert picker.request.customTimeouts.delete == "1200s"
 
 
-def test_below_the_partition_the_template_is_ignored(engine: Any) -> None:
+def test_template_below_partition_is_ignored(engine: Any) -> None:
     deployment = deployed(engine, role(replicas=2), rollout={"partition": 1})
     ignored = [
         list(deployment[f"svc-inference-{index}"].request.ignoreChanges) for index in range(2)
@@ -57,13 +57,13 @@ def test_below_the_partition_the_template_is_ignored(engine: Any) -> None:
     assert ignored == [["spec", 'metadata.labels["fusioninfer.io/revision"]'], []]
 
 
-def test_recreate_replaces_sets_whose_template_changes(engine: Any) -> None:
+def test_recreate_replaces_changed_lws(engine: Any) -> None:
     made = deployed(engine, role(), rollout={"strategy": "Recreate"})["svc-inference-0"].request
     assert "spec.leaderWorkerTemplate" in made.replaceOnChanges
     assert made.deleteBeforeReplace
 
 
-def test_files_get_nothing_that_only_the_engine_reads(
+def test_rendered_files_have_no_provider_annotations(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = {"kubernetes:renderYamlToDirectory": "out"}
@@ -72,7 +72,7 @@ def test_files_get_nothing_that_only_the_engine_reads(
     assert all(annotations(each) == {} for each in deployment.children)
 
 
-def test_the_newest_look_counts() -> None:
+def test_latest_state_has_highest_resource_version() -> None:
     old, new = ({"metadata": {"resourceVersion": text}} for text in ("99", "100"))
     assert latest(old, new) is new
     assert latest(new, old) is new

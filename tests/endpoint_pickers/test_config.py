@@ -297,7 +297,7 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             [
                 (
                     "scorers.load: gaie-1.2 has no load-aware-scorer; it has prefix-cache, "
-                    "kv-cache, queue, lora (queue reads the same metric, the requests that wait)"
+                    "kv-cache, queue, lora (queue reads the same metric, waiting requests)"
                 ),
             ],
         ),
@@ -307,7 +307,7 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             {"scorers": {"queue": 1, "latency": 1}},
             [
                 (
-                    "scorers.latency: no such scorer; gaie-1.3 has prefix-cache, kv-cache, queue, "
+                    "scorers.latency: unknown scorer; gaie-1.3 has prefix-cache, kv-cache, queue, "
                     "running, lora"
                 ),
             ],
@@ -339,8 +339,8 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             {"scorers": {"queue": 1}},
             [
                 (
-                    "scorers: strategy prefix-cache scores by prefix-cache, which is not among "
-                    '["queue"]: add it, or choose another strategy'
+                    "scorers: strategy prefix-cache uses scorer prefix-cache, which is not in "
+                    '["queue"]; add it, or choose another strategy'
                 ),
             ],
         ),
@@ -350,8 +350,8 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
             {"scorers": {}},
             [
                 (
-                    "scorers: strategy queue-size scores by queue, which is not among []: "
-                    "add it, or choose another strategy"
+                    "scorers: strategy queue-size uses scorer queue, which is not in []; add it, "
+                    "or choose another strategy"
                 ),
             ],
         ),

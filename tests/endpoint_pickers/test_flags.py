@@ -94,7 +94,7 @@ def test_certificate() -> None:
         (
             "gaie-1.2",
             ["--config-text", "x"],
-            ["[0]: --config-text is set by the library, leave it out"],
+            ["[0]: --config-text is set by the library; remove it"],
         ),
     ],
 )

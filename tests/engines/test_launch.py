@@ -286,7 +286,7 @@ SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
          RANKS_OF_RAY.format("multiprocessing")),
         ({"image": "lmsysorg/sglang:v0.5.3", "args": SIZES}, "data-parallel",
          "use launcher: multiprocessing"),
-        ({"image": NEWER, "args": ["--model", "m"]}, "data-parallel", "state parallelism.data"),
+        ({"image": NEWER, "args": ["--model", "m"]}, "data-parallel", "set parallelism.data"),
         ({"image": NEWER, "args": ["--data-parallel-size", "6"]}, "data-parallel",
          "6 cannot be divided among 4 nodes"),
         ({"image": NEWER, "args": [*SIZES, "-dpl", "2"]}, "data-parallel", "of 2 ranks each"),

@@ -26,12 +26,12 @@ amounts = st.decimals(0, 10**15, places=3, allow_nan=False, allow_infinity=False
 
 
 @given(written)
-def test_every_quantity_is_read_as_the_official_client_reads_it(text: str) -> None:
+def test_quantities_parse_like_official_client(text: str) -> None:
     assert quantity.parse(text) == parse_quantity(text)
 
 
 @given(st.text(st.sampled_from("0123456789.+-eEkKMGinum _x"), max_size=8))
-def test_nothing_is_read_that_the_official_client_refuses(text: str) -> None:
+def test_invalid_quantities_are_rejected_like_official_client(text: str) -> None:
     try:
         read = quantity.parse(text)
     except ValueError:
@@ -42,7 +42,7 @@ def test_nothing_is_read_that_the_official_client_refuses(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["8", "500m", "1.5Gi", "1e3", "1E3", "1E", "1Ei", "12e-1", ".5", "5."]
 )
-def test_the_forms_of_the_grammar_are_read(text: str) -> None:
+def test_quantity_grammar_is_parsed(text: str) -> None:
     assert quantity.parse(text) == parse_quantity(text)
 
 
@@ -51,25 +51,25 @@ def test_the_forms_of_the_grammar_are_read(text: str) -> None:
     ["", " 1", "1 ", "1_000", "one", "1ki", "1K", "1mi", "NaN", "Infinity", "0x10", "1e", "1e999",
      "--1", "1.2.3", "٣", "9" * 100, "1\n"],
 )  # fmt: skip
-def test_what_kubernetes_refuses_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no Kubernetes quantity$"):
+def test_invalid_quantity_raises_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a Kubernetes quantity$"):
         quantity.parse(text)
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_flag_is_no_amount(flag: bool) -> None:
-    with pytest.raises(ValueError, match=r"^(true|false) is no Kubernetes quantity$"):
+def test_boolean_is_no_quantity(flag: bool) -> None:
+    with pytest.raises(ValueError, match=r"^(true|false) is not a Kubernetes quantity$"):
         quantity.parse(flag)
 
 
 @given(amounts)
-def test_what_is_written_is_read_back(amount: Decimal) -> None:
+def test_formatted_quantity_parses_back(amount: Decimal) -> None:
     assert quantity.parse(quantity.write(amount)) == amount
     assert parse_quantity(quantity.write(amount)) == amount
 
 
 @given(written)
-def test_writing_never_loses_what_kubernetes_keeps(text: str) -> None:
+def test_formatting_keeps_precision_of_kubernetes(text: str) -> None:
     amount = quantity.parse(text)
     again = quantity.parse(quantity.write(amount))
     # Kubernetes keeps thousandths and rounds up.
@@ -90,5 +90,5 @@ def test_writing_never_loses_what_kubernetes_keeps(text: str) -> None:
         ("500000000", "500000000"),
     ],
 )
-def test_amounts_are_written_as_kubernetes_stores_them(amount: str, text: str) -> None:
+def test_quantities_are_formatted_like_kubernetes(amount: str, text: str) -> None:
     assert quantity.write(Decimal(amount)) == text

@@ -32,7 +32,7 @@ def properties() -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_the_names_are_those_of_pulumi_kubernetes() -> None:
+def test_names_equal_those_of_pulumi_kubernetes() -> None:
     held = properties()
     names = {name for name, _ in held.values()}
     assert {python: kubernetes_name(python) for python in held} == {
@@ -64,22 +64,22 @@ def test_fields_are_renamed_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize("field", sorted(MAPS))
-def test_keys_of_the_user_stay(field: str) -> None:
+def test_user_keys_of_maps_are_kept(field: str) -> None:
     assert use_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
 
 
-def test_a_map_in_snake_case_keeps_its_keys() -> None:
+def test_snake_case_map_keeps_user_keys() -> None:
     value = {"node_selector": {"host_ip": "x"}, "match_labels": {"pod_ip": "y"}}
     expected = {"nodeSelector": {"host_ip": "x"}, "matchLabels": {"pod_ip": "y"}}
     assert use_kubernetes_names(value) == expected
 
 
-def test_camel_case_and_outputs_stay(output: Any) -> None:
+def test_camel_case_and_outputs_are_kept(output: Any) -> None:
     value = {"containerPort": 1, "volumes": output({"host_ip": "x"})}
     assert use_kubernetes_names(value) == value
 
 
-def test_a_field_in_both_spellings_is_refused() -> None:
+def test_field_in_both_spellings_is_rejected() -> None:
     pod = {"containers": [], "nodeSelector": {}, "node_selector": {}}
     with pytest.raises(InvalidServiceError, match="nodeSelector and node_selector") as refused:
         RoleArgs(name="a", component_type="worker", template={"spec": pod})

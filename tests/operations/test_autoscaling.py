@@ -38,7 +38,7 @@ def test_layout_follows_from_autoscaling_where_none_is_written() -> None:
     assert problems(unwritten) == []
     assert rendered(unwritten) == rendered(scaled())
     text = shown(unwritten)
-    assert "PerRole, which the autoscaler of inference needs; updated by" in text
+    assert "PerRole, required by the autoscaler of inference; updated by" in text
     assert "PerRole" not in shown(service(role()))
 
 
@@ -57,7 +57,7 @@ def test_each_serving_group_is_scaled_by_itself() -> None:
     assert targets == [each["metadata"]["name"] for each in lws]
     assert len(targets) == 2
     (problem,) = problems(scaled(keda(), {"groups": 2}))
-    assert "metrics[0]: follows one number for all serving groups" in problem
+    assert "metrics[0]: is one number for all serving groups" in problem
 
 
 def test_engine_leaves_the_replicas_alone() -> None:
@@ -77,11 +77,11 @@ def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
 @pytest.mark.parametrize(
     ("manifest", "problem"),
     [
-        (scaled(spec={"layout": "PerReplica"}), "roles[0].autoscaling: needs layout: PerRole"),
+        (scaled(spec={"layout": "PerReplica"}), "roles[0].autoscaling: requires layout: PerRole"),
         (scaled({"minReplicas": 0}), "roles[0].autoscaling.minReplicas: must be at least 1 with"),
         (scaled({"minReplicas": 5}), "minReplicas (5) is above maxReplicas (4)"),
-        (scaled(replicas=5), "roles[0].replicas: is what the role starts with, and must be within"),
-        (scaled(replicas=0), "roles[0].autoscaling: a parked role (replicas: 0) has nothing to"),
+        (scaled(replicas=5), "roles[0].replicas: is the initial count and must be within"),
+        (scaled(replicas=0), "roles[0].autoscaling: conflicts with replicas: 0; remove one of"),
         (
             scaled(multinode=nodes(2)),
             "roles[0].autoscaling: needs schedulingStrategy.gangPolicy.minRoleReplicas.inference",
@@ -123,11 +123,11 @@ def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         (scaled({"metrics": []}), "roles[0].autoscaling: needs target or metrics"),
         (
             scaled(disruptionBudget={"minAvailable": 1}),
-            "roles[0].disruptionBudget.minAvailable: the replicas of inference are scaled: give",
+            "roles[0].disruptionBudget.minAvailable: inference is autoscaled: set",
         ),
         (
             scaled(disruptionBudget={"maxUnavailable": "50%"}),
-            "roles[0].disruptionBudget.maxUnavailable: the replicas of inference are scaled: give",
+            "roles[0].disruptionBudget.maxUnavailable: inference is autoscaled: set",
         ),
         (
             scaled({"maxReplicas": 1000}, name="x" * 45, multinode=nodes(2)),
@@ -167,7 +167,7 @@ def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: flo
         (ratio(1, 4, min=0.5), "must be at least 0.5, got 0.25 (prefill 1, decode 4)"),
         (ratio(1, 1, min=2, max=1), "min (2) is above max (1)"),
         (ratio(1, 1), "needs min, max or both"),
-        (service(role(), prefillDecodeRatio={"max": 1}), "needs roles of prefiller and decoder"),
+        (service(role(), prefillDecodeRatio={"max": 1}), "requires prefiller and decoder roles"),
     ],
 )
 def test_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str | None) -> None:

@@ -123,8 +123,8 @@ def test_role_scaled_to_zero_has_no_budget() -> None:
         (
             service(role(replicas=2, disruptionBudget={"minAvailable": 3})),
             (
-                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of inference "
-                "(2), got 3"
+                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of "
+                "inference (2), got 3"
             ),
         ),
         (
@@ -134,8 +134,8 @@ def test_role_scaled_to_zero_has_no_budget() -> None:
         (
             service(role(disruptionBudget={"minAvailable": 1, "maxUnavailable": 1})),
             (
-                "roles[0].disruptionBudget: maxUnavailable and minAvailable say the same; give "
-                "one of them"
+                "roles[0].disruptionBudget: maxUnavailable conflicts with minAvailable; remove one "
+                "of them"
             ),
         ),
         (

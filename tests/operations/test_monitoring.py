@@ -119,9 +119,8 @@ def test_picker_is_scraped_where_it_serves_metrics(
         (
             service(role(), monitoring={}),
             (
-                "roles[0].template: monitoring finds pods by the ports that containers declare, "
-                "and 8000, on which inference serves, is not declared; add it to the "
-                "container's ports "
+                "roles[0].template: monitoring finds pods by declared ports, and port 8000 of "
+                "inference is not declared; add it to the container's ports "
                 "({name: http, containerPort: 8000}), or set monitoring.engines to false"
             ),
         ),
@@ -132,8 +131,8 @@ def test_picker_is_scraped_where_it_serves_metrics(
         (
             monitored(serving(PORT), monitoring={"picker": True}),
             (
-                "monitoring.picker: the picker serves no metrics; set endpointPicker.metrics of "
-                "the router to Authenticated"
+                "monitoring.picker: the endpoint picker serves no metrics; set the router's "
+                "endpointPicker.metrics to Authenticated"
             ),
         ),
         (
@@ -155,7 +154,7 @@ def test_monitor_without_target_is_rejected(manifest: Manifest, problem: str) ->
     [
         (["python3", "-m", "sglang.launch_server"],
          ["python3", "-m", "sglang.launch_server", "--enable-metrics"], "--enable-metrics"),
-        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "counts"),
+        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "log-stats"),
     ],
 )  # fmt: skip
 def test_engine_without_metrics_is_a_warning(
@@ -173,7 +172,7 @@ def test_engine_without_metrics_is_a_warning(
 def test_monitoring_nothing_is_a_warning() -> None:
     manifest = service(serving(PORT), monitoring={"engines": False})
     assert warnings(manifest) == [
-        "warning: monitoring: scrapes nothing: neither engines nor a picker"
+        "warning: monitoring: has no targets: neither engines nor an endpoint picker"
     ]
 
 

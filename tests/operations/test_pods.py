@@ -76,8 +76,8 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
         (
             service(role(startup={})),
             (
-                "roles[0].startup: needs timeout or modelSize, or the size of the service's model "
-                "(model.size)"
+                "roles[0].startup: requires timeout, modelSize, or the size of the service's "
+                "model (model.size)"
             ),
         ),
         (
@@ -95,7 +95,7 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
                     template=template(container(startupProbe={"tcpSocket": {"port": 1}})),
                 )
             ),
-            "roles[0].startup: the container has a startupProbe of its own; remove one of them",
+            "roles[0].startup: conflicts with the container's startupProbe; remove one of them",
         ),
         (
             service(
@@ -105,8 +105,8 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
                 )
             ),
             (
-                "roles[0].startup: how the program tells that it serves is not known; remove this, "
-                "and write a startupProbe into the template"
+                "roles[0].startup: requires a known engine; remove it, and write a startupProbe "
+                "into the template"
             ),
         ),
     ],
@@ -118,13 +118,10 @@ def test_startup_of_unknown_engine_is_rejected(manifest: Manifest, problem: str)
 def test_start_longer_than_an_update_waits_is_a_warning() -> None:
     manifest = service(role(startup={"timeout": "2h"}), wait={"timeout": "1h"})
     assert about("startup", warnings(manifest)) == [
+        ("warning: roles[0].startup: allows 7200 s, but wait.timeout is 1h; raise wait.timeout"),
         (
-            "warning: roles[0].startup: allows 7200 s, and an update gives up after wait.timeout "
-            "(1h): raise that"
-        ),
-        (
-            "warning: roles[0].startup: allows 7200 s, and an update gives up after "
-            "rollout.timeout (45m): raise that"
+            "warning: roles[0].startup: allows 7200 s, but rollout.timeout is 45m; raise "
+            "rollout.timeout"
         ),
     ]
 
@@ -196,6 +193,6 @@ def test_spread_without_effect_is_reported() -> None:
     partial = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     made = role(multinode=nodes(2), replicas=2, topologySpread=hard)
     (found_partial,) = about("DoNotSchedule", warnings(service(made, schedulingStrategy=partial)))
-    assert "may leave replicas above the gang's minimum waiting" in found_partial
+    assert "may leave replicas above the gang's minimum pending" in found_partial
     alone = service(role(topologySpread=hard))
     assert about("topologySpread", said(alone)) == []

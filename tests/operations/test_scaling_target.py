@@ -190,23 +190,23 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
          "roles[0].autoscaling: targetRequests needs target"),
         (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
-        (scaled(keda("latency"), groups=2), "autoscaling.target: follows one number for all serv"),
-        (scaled({"target": "queue", "maxReplicas": 4}, router()), "needs engine KEDA; or use thro"),
-        (scaled(keda("queue")), "autoscaling.target: needs a router role: the endpoint picker"),
-        (scaled(keda("latency", minReplicas=0)), "autoscaling.target: needs a router role"),
-        (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot hold requests: while"),
-        (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot hold requ"),
+        (scaled(keda("latency"), groups=2), "autoscaling.target: is one number for all serv"),
+        (scaled({"target": "queue", "maxReplicas": 4}, router()), "requires engine KEDA; or"),
+        (scaled(keda("queue")), "autoscaling.target: requires a router role: the endpoint picker"),
+        (scaled(keda("latency", minReplicas=0)), "autoscaling.target: requires a router role"),
+        (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot queue requests: it"),
+        (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot queue"),
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
-         "flowControl: has no effect beside endpointPickerConfig"),
+         "flowControl: has no effect with endpointPickerConfig"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
-         "endpointPickerConfig: needs featureGates: [flowControl], as inference"),
+         "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),
         (scaled(keda("queue"), router(), monitoring={"picker": False}), "picker: cannot be false"),
         (scaled(keda("queue"), router(flowControl=False)), "flowControl: cannot be false: "),
         (service(router(), *pair(1, 1, minReplicas=0)["spec"]["roles"], monitoring={}),
-         "cannot hold requests for prefill and decode"),
+         "cannot queue requests for prefill and decode"),
         (service(serving("inference", "worker", keda("latency"), "other/engine:1"), monitoring={}),
-         "needs one engine for all roles, vLLM or SGLang"),
+         "requires one engine for all roles, vLLM or SGLang"),
     ],
 )  # fmt: skip
 def test_invalid_scaling_target_is_rejected(manifest: Manifest, problem: str) -> None:
@@ -235,7 +235,7 @@ def queried(*queries: str, **more: Any) -> Manifest:
     ],
 )  # fmt: skip
 def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: bool) -> None:
-    told = "roles[0].autoscaling.metrics: are metrics of the role's own pods"
+    told = "roles[0].autoscaling.metrics: come from the role's own pods"
     assert any(told in problem for problem in problems(manifest)) == asleep
 
 
@@ -255,8 +255,8 @@ def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: 
             {"name": "a", "target": 1, "source": "External", "selector": {"b": "c"}}]}), False),
     ],
 )  # fmt: skip
-def test_metric_of_all_services_is_warned_of(manifest: Manifest, unscoped: bool) -> None:
-    assert any("of every service counts" in warning for warning in warnings(manifest)) == unscoped
+def test_metric_of_all_services_is_a_warning(manifest: Manifest, unscoped: bool) -> None:
+    assert any("over all services" in warning for warning in warnings(manifest)) == unscoped
 
 
 def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:
@@ -281,5 +281,5 @@ PROMETHEUS_PODS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadat
 def test_metrics_that_network_policies_hide_from_the_autoscaler(
     manifest: Manifest, *, is_hidden: bool
 ) -> None:
-    message = "roles[0].networkPolicy: keeps out Prometheus, so that autoscaling does not see vllm:"
+    message = "roles[0].networkPolicy: blocks Prometheus, so autoscaling does not see vllm:"
     assert any(each.startswith(message) for each in problems(manifest)) is is_hidden

@@ -199,7 +199,7 @@ def test_namespace_output_is_rejected_with_alerts() -> None:
     manifest["metadata"]["namespace"] = UnknownOutput()
     found = problems(manifest)
     for field in ("alerts", "dashboards"):
-        assert any(text.startswith(f"monitoring.{field}: its queries name") for text in found)
+        assert any(text.startswith(f"monitoring.{field}: its queries contain") for text in found)
 
 
 def tool(name: str) -> Any:

@@ -86,7 +86,7 @@ def test_engine_without_tracing_flags_is_reported() -> None:
     manifest = traced(service(role(template=template(own))))
     assert about("no tracing flags of sglang", said(manifest))
     assert warnings(manifest) == [
-        "warning: tracing: has no effect: neither a picker nor an engine traces"
+        "warning: tracing: has no effect: neither an endpoint picker nor an engine sends traces"
     ]
     (engine,) = serving_containers(manifest)
     assert "env" not in engine

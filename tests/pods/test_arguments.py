@@ -88,7 +88,7 @@ def test_sglang_gets_its_own_flags() -> None:
 
 AT = "template.spec.containers[0].args"
 MISSING = (
-    f"{FLAG} is missing, without which no KV cache goes from prefill to decode: add it, or let "
+    f"{FLAG} is missing, so no KV cache is transferred from prefill to decode; add it, or let "
     "kvTransfer: {} generate it for NixlConnector"
 )
 STATED = "conflicts with the engine's arguments, which set it; remove one of them"
@@ -117,8 +117,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         [
             (
-                "roles[2]: hands its KV cache over by SharedStorageConnector (vllm), role prefill "
-                "by NixlConnector (vllm); all prefillers and decoders need the same"
+                "roles[2]: transfers its KV cache with SharedStorageConnector (vllm), role prefill "
+                "with NixlConnector (vllm); use the same in all prefillers and decoders"
             )
         ],
     ),
@@ -136,12 +136,12 @@ def test_reversed_kv_roles_are_rejected() -> None:
     prefill, decode = config(kv_role="kv_consumer"), config(kv_role="kv_producer")
     assert problems(pair(engine("m", *prefill), engine("m", *decode))) == [
         (
-            "roles[1]: a prefiller whose engine says kv_consumer: the KV cache goes from "
-            "prefillers to decoders"
+            "roles[1]: kv_role kv_consumer conflicts with componentType prefiller: the KV cache is "
+            "transferred from prefillers to decoders"
         ),
         (
-            "roles[2]: a decoder whose engine says kv_producer: the KV cache goes from prefillers "
-            "to decoders"
+            "roles[2]: kv_role kv_producer conflicts with componentType decoder: the KV cache is "
+            "transferred from prefillers to decoders"
         ),
     ]
 
@@ -155,13 +155,13 @@ def test_arguments_that_cannot_be_read_are_a_warning() -> None:
     decode = engine(command=["sh", "-c", "vllm serve m $ARGS"])
     del decode["args"]
     (text,) = warnings(pair(decode=decode))
-    assert "whether the engine hands its KV cache over cannot be read here" in text
+    assert "cannot tell whether the engine transfers its KV cache" in text
 
 
 def test_without_a_router_disagreement_is_only_a_warning() -> None:
     manifest = pair(decode=engine("m", *config(kv_role="kv_both")), paired=False)
     assert problems(manifest) == []
-    assert len([text for text in warnings(manifest) if "hands its KV cache over" in text]) == 1
+    assert len([text for text in warnings(manifest) if "transfers its KV cache" in text]) == 1
 
 
 def test_connector_that_is_gone_is_a_warning() -> None:
@@ -258,7 +258,7 @@ def test_kv_events_topic_names_one_model() -> None:
     found = [warning for warning in warnings(manifest) if "kvEvents" in warning]
     assert found == [
         (
-            "warning: roles[2].kvEvents.topic: names one model, by default one: pickers find no "
-            "events for requests that ask for two; state the topic, or serve one name"
+            "warning: roles[2].kvEvents.topic: names one model, by default one: endpoint pickers "
+            "find no events for requests for two; set the topic, or serve one name"
         )
     ]

@@ -82,7 +82,7 @@ def test_resource_claims_with_volcano_are_a_warning() -> None:
         ),
     ):
         (one,) = [warning for warning in warnings(manifest) if "Volcano binds" in warning]
-        assert one.startswith(f"warning: roles[0].{at}: Volcano binds such pods without")
+        assert one.startswith(f"warning: roles[0].{at}: Volcano binds these pods without")
         assert one.endswith(f"or set schedulingStrategy.{out}")
     assert said(claiming(GPUS)) == []
 
@@ -108,8 +108,9 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         claiming(GPUS, gpus=8),
-        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: asks for "
-         "accelerators beside resourceClaims, so the pod would get both; remove one")],
+        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: requests "
+          "accelerators in addition to resourceClaims, so the pod would get both; remove one of "
+          "them")],
     ),
     (
         service(role(template=template(resourceClaims=[{"name": "gpus", "resourceClaimName": "x"}]),

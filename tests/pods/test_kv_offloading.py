@@ -97,23 +97,23 @@ def test_sglang_offloading_is_set_per_rank() -> None:
     ("given", "container", "at", "text"),
     [
         ({"cpu": "100Gi"}, engine(), ".cpu",
-         ("takes 100Gi of host memory in each pod, but roles[0].template.spec.containers[0] may "
-          "use 100Gi in all")),
+         ("uses 100Gi of host memory in each pod, but roles[0].template.spec.containers[0] is "
+          "limited to 100Gi")),
         ({}, engine(args=["--model", "m", "-dp", "2"]), ".cpu",
-         "takes 128Gi of host memory in each pod"),
+         "uses 128Gi of host memory in each pod"),
         ({}, engine("v0.13.0"), "", "needs vLLM v0.14.0 or later, got v0.13.0"),
         ({"secondary": [DISK]}, engine("v0.21.0"), ".secondary", "needs vLLM v0.22.0 or later"),
         ({}, engine(args=["--model", "m", "--kv-offloading-size", "4"]), "",
-         "--kv-offloading-size is what kvCacheOffloading stands for"),
+         "--kv-offloading-size conflicts with kvCacheOffloading"),
         ({}, engine(args=["--model", "m", "--kv-transfer-config", '{"kv_connector":"X"}']), "",
          "conflicts with --kv-transfer-config (X) in the arguments"),
         ({}, {"name": "main", "image": "own:1", "command": ["serve"]}, "",
          "sets arguments of vLLM or SGLang, but the container runs neither"),
         ({"evictionPolicy": "arc"}, sglang(), ".evictionPolicy", "arc is vLLM's; SGLang has lru"),
-        ({"secondary": [DISK, OWN]}, sglang(), ".secondary", "SGLang has one tier"),
-        ({"cpu": "3G"}, sglang("--tp-size", "4"), ".cpu", "is less than SGLang's smallest amount"),
-        ({}, sglang("--tp-size", "$TP"), ".cpu", "SGLang is told the memory of each rank, but how"),
-        ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio is what kvCacheOffloading"),
+        ({"secondary": [DISK, OWN]}, sglang(), ".secondary", "SGLang supports one tier"),
+        ({"cpu": "3G"}, sglang("--tp-size", "4"), ".cpu", "must be at least 1G for each rank"),
+        ({}, sglang("--tp-size", "$TP"), ".cpu", "SGLang needs the memory of each rank, but the"),
+        ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio conflicts with kvCache"),
     ],
 )  # fmt: skip
 def test_unsupported_offloading_is_rejected(
@@ -166,7 +166,7 @@ def test_existing_volume_is_not_covered() -> None:
     assert refused(manifest).startswith("roles[0].template.spec.containers[0].volumeMounts: /mnt/")
     small = engine()
     small["resources"]["limits"]["ephemeral-storage"] = "150Gi"
-    text = "roles[0].template.spec.containers[0].resources.limits.ephemeral-storage: 150Gi has no"
+    text = "roles[0].template.spec.containers[0].resources.limits.ephemeral-storage: 150Gi is too"
     assert refused(offloading({"secondary": [DISK]}, small)).startswith(text)
 
 
@@ -175,7 +175,7 @@ def test_unused_memory_volume_is_a_warning(asked: Any, has: str) -> None:
     free = engine(memory=None)
     free["resources"]["requests"] = {} if asked is None else {"memory": asked}
     (found,) = warnings(offloading(None, free))
-    assert f"containers[0] asks for {has}: nodes are chosen" in found
+    assert f"containers[0] requests {has}, so pods may be" in found
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import Manifest, container, nodes, role, rules, service, template
+from samples import Manifest, container, nodes, role, rules, service, template, warnings
 
 from fusioninfer_pulumi.findings import Severity
 
@@ -203,3 +203,9 @@ def test_endpoint_of_a_store_is_a_url(endpoint: str) -> None:
 
     assert of("invalid-format", manifest(endpoint)) == ["model.s3.endpoint"]
     assert of("invalid-format", manifest("https://s3.example.com:9000")) == []
+
+
+def test_cache_holds_the_weights_of_a_known_model() -> None:
+    known = {"uri": "hf://Qwen/Qwen3-32B", "cache": {"storage": {"size": "30Gi"}}}
+    (found,) = warnings(service(role(template=template(container(args=[]))), model=known))
+    assert found.startswith("warning: model.cache.storage.size: must be at least 61 GiB, got 30Gi")

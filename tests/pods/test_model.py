@@ -30,7 +30,7 @@ SOURCES: list[tuple[str, ModelSource | None]] = [
     ("pvc://models/llama/8b/", ModelSource("pvc", "models", "llama/8b")),
     ("s3://bucket/a/b", ModelSource("s3", "bucket/a/b")),
     ("oci://r.example.com:5000/m:1", ModelSource("oci", "r.example.com:5000/m:1")),
-    ("hf://Qwen", ModelSource("hf", "Qwen")),
+    ("hf://gpt2", ModelSource("hf", "gpt2")),
     ("hf://a/b/c", None),
     ("pvc://UP", None),
     ("pvc://models/../x", None),

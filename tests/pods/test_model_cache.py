@@ -144,8 +144,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
             model={"uri": HF, "cache": {"storage": {"size": "1Gi",
                    "accessModes": ["ReadWriteOnce"]}, "warmUp": True}},
         ),
-        [("model.cache.storage.accessModes: ReadWriteOnce is for one node, and replicas span "
-         "several; use ReadWriteMany")],
+        [("model.cache.storage.accessModes: ReadWriteOnce allows one node, and replicas span "
+          "several; use ReadWriteMany")],
     ),
     (
         service(
@@ -164,11 +164,11 @@ def test_invalid_cache_is_rejected(manifest: Any, expected: list[str]) -> None:
 
 
 def test_pods_that_have_to_share_a_node_are_warned_of() -> None:
-    storage = {"size": "1Gi", "accessModes": ["ReadWriteOnce"]}
+    storage = {"size": "50Gi", "accessModes": ["ReadWriteOnce"]}
     model = {"uri": HF, "cache": {"storage": storage, "warmUp": True}}
     two = service(role(replicas=2, template=template(container(args=None))), model=model)
     (one,) = warnings(two)
-    assert one.startswith("warning: model.cache.storage.accessModes: ReadWriteOnce is for one node")
+    assert one.startswith("warning: model.cache.storage.accessModes: ReadWriteOnce allows one node")
 
 
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:

@@ -24,20 +24,20 @@ MOUNTED = {"volumeMounts": [{"name": "x", "mountPath": "/mnt/models/"}]}
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         serving({"uri": HF}, args=["--model", "other/model"]),
-        [f"{ARGS}: the model other/model contradicts model.uri (Qwen/Qwen3-8B); remove one"],
+        [f"{ARGS}: the model other/model conflicts with model.uri (Qwen/Qwen3-8B); remove one"],
     ),
     (
         serving({"uri": "pvc://m", "name": "q"}, args=["--served-model-name=p"]),
-        [f"{ARGS}: --served-model-name p contradicts model.name (q); remove one"],
+        [f"{ARGS}: --served-model-name p conflicts with model.name (q); remove one"],
     ),
     (
         serving({"uri": f"{HF}@a"}, args=["--revision", "b"]),
-        [f"{ARGS}: --revision b contradicts model.uri (a); remove one"],
+        [f"{ARGS}: --revision b conflicts with model.uri (a); remove one"],
     ),
     (
         serving({"uri": HF, "lora": {"adapters": [{"name": "a", "uri": HF}]}},
                 args=["--lora-modules", "a=b"]),
-        [f"{ARGS}: --lora-modules stands beside model.lora; move its adapters there"],
+        [f"{ARGS}: --lora-modules conflicts with model.lora; move its adapters there"],
     ),
     (
         serving({"uri": "pvc://m"}, **MOUNTED),

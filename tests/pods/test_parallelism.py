@@ -138,15 +138,15 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size=4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 contradicts parallelism.tensor (8); remove one"],
+        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
     ),
     (
         split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size 4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 contradicts parallelism.tensor (8); remove one"],
+        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
     ),
     (
         split({"expert": False}, gpus=1, args=["--model", "m", "--enable_expert_parallel"]),
-        [f"{ARGS}: --enable-expert-parallel contradicts parallelism.expert (false); remove one"],
+        [f"{ARGS}: --enable-expert-parallel conflicts with parallelism.expert (false); remove one"],
     ),
     (
         split({"tensor": 8}, image="x", command=["/serve"], args=None),
@@ -239,7 +239,7 @@ def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
     assert warnings(split({"tensor": 4})) == [f"{idle}4 stay idle"]
     script = split({"tensor": 8}, command=["sh", "-c", "vllm serve m --x y $MORE"], args=None)
     (one,) = warnings(script)
-    assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read here may")
+    assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read may")
 
 
 @given(

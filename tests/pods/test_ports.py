@@ -9,8 +9,10 @@ from samples import container, nodes, problems, role, service, template, warning
 
 CONTAINER = "roles[0].template.spec.containers[0]"
 SGLANG = ["python3", "-m", "sglang.launch_server"]
-LOST = "probe, Service and pool would reach a port on which nothing listens"
-CONTRADICTS = f"9000 contradicts --port 8000 of the engine ({CONTAINER}.args): {LOST}; remove one"
+LOST = "probes, Service and pool would use a port on which nothing listens"
+CONTRADICTS = (
+    f"9000 conflicts with --port 8000 of the engine ({CONTAINER}.args): {LOST}; remove one"
+)
 
 
 def engine(*args: str, port: Any = 9000, beside: Any = (), **more: Any) -> Any:

@@ -117,9 +117,8 @@ def test_different_ports_behind_one_service_are_a_warning() -> None:
     ]
     assert warnings(prefill_decode({"template": on(9000)}, {"port": 8000})) == [
         (
-            "warning: roles: no router: nothing pairs prefill with decode, clients reach the "
-            "decoders "
-            "only; add a role of componentType router"
+            "warning: roles: no router: nothing pairs prefill with decode, and clients reach only "
+            "the decoders; add a role of componentType router"
         )
     ]
 

@@ -89,4 +89,4 @@ def test_sidecar_release_without_pool_support_is_a_warning(family: str) -> None:
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
     (problem,) = problems(wanted)
     assert problem.startswith(f"{at}: the sidecar of {family}")
-    assert "refuse every prefill pod" in problem
+    assert "reject every prefill pod" in problem

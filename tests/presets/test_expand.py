@@ -353,11 +353,11 @@ def test_scaling_restarts_nothing() -> None:
     ("manifest", "expected"),
     [
         (service(short(template=template(), gpus=2), **UNKNOWN),
-         ("roles[0].gpus: has no effect: the template names the image; give its resources, or "
-          "engine")),
+         ("roles[0].gpus: has no effect: the template sets the image; set its resources there, or "
+          "set engine")),
         (service(imageRegistry="registry.example.com"),
-         "imageRegistry: has no effect: templates name all images"),
-        (service(engine={}), "engine: has no effect: no role leaves its container to the library"),
+         "imageRegistry: has no effect: templates set all images"),
+        (service(engine={}), "engine: has no effect: every role has its own container"),
         (service(short(template=template(), engine={})),
          "roles[0].engine: needs the service's model, and template in place of leaderTemplate"),
         (service(short(accelerator="H100")),
@@ -377,7 +377,7 @@ def test_fields_that_nothing_reads_are_refused(manifest: Manifest, expected: str
 def test_a_gated_model_needs_a_token() -> None:
     gated = {"uri": "hf://meta-llama/Llama-3.1-8B-Instruct"}
     (warning,) = warnings(service(short(accelerator="H100"), model=gated))
-    assert warning.startswith("warning: model.tokenSecret: is not given, and meta-llama/")
+    assert warning.startswith("warning: model.tokenSecret: is missing, and meta-llama/")
     token = {**gated, "tokenSecret": {"name": "hub"}}
     assert warnings(service(short(accelerator="H100"), model=token)) == []
 
@@ -395,8 +395,8 @@ def test_a_release_beside_an_image_is_refused() -> None:
     manifest = service(short(gpus=1, template=own, engine={"version": "0.32.0"}), **UNKNOWN)
     (text,) = said(manifest, "error")
     assert text == (
-        "roles[0].engine.version: stands beside the template's image vllm/vllm-openai:v0.31.0; "
-        "remove one"
+        "roles[0].engine.version: conflicts with the template's image vllm/vllm-openai:v0.31.0; "
+        "remove one of them"
     )
 
 

@@ -34,7 +34,7 @@ def kind(name: str) -> Any:
     return TYPES[f"fusioninfer:index:{name}"]
 
 
-def test_it_is_current_in_the_package() -> None:
+def test_packaged_schema_is_current() -> None:
     # `make regenerate` writes it anew.
     assert read_package_schema() == schema_text()
 
@@ -44,7 +44,7 @@ def test_version_is_semantic() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+(-dev\.\d+)?", SCHEMA["version"])
 
 
-def test_every_reference_leads_to_a_type() -> None:
+def test_references_resolve_to_types() -> None:
     used = {part["$ref"] for part in parts(SCHEMA) if "$ref" in part}
     known = {f"#/types/{token}" for token in TYPES}
     assert used - known == {"pulumi.json#/Any"}
@@ -52,7 +52,7 @@ def test_every_reference_leads_to_a_type() -> None:
     assert known - used == set()
 
 
-def test_every_model_and_enum_is_a_type_with_all_of_its_fields() -> None:
+def test_models_and_enums_are_types_with_all_fields() -> None:
     for name, model in fields_schema(InferenceServiceArgs).items():
         found = kind("Service" if name == "InferenceServiceArgs" else name.removesuffix("Args"))
         if "enum" in model:
@@ -65,7 +65,7 @@ def test_every_model_and_enum_is_a_type_with_all_of_its_fields() -> None:
     assert SERVICE["requiredInputs"] == ["roles"]
 
 
-def test_what_is_read_is_plain_and_what_is_passed_on_is_not() -> None:
+def test_plain_marks_fields_that_cannot_be_outputs() -> None:
     role = kind("Role")["properties"]
     assert role["replicas"] == {
         "type": "integer",
@@ -85,15 +85,15 @@ def test_what_is_read_is_plain_and_what_is_passed_on_is_not() -> None:
         ("AutoscalingMetric", "target", ["string", "number"]),
     ],
 )
-def test_a_field_of_several_types_takes_each(name: str, field: str, types: list[str]) -> None:
+def test_union_field_lists_all_types(name: str, field: str, types: list[str]) -> None:
     assert [each["type"] for each in kind(name)["properties"][field]["oneOf"]] == types
 
 
-def test_on_and_off_are_words() -> None:
+def test_on_and_off_are_enum_values() -> None:
     assert kind("GangPolicy")["properties"]["mode"]["$ref"] == "#/types/fusioninfer:index:GangMode"
 
 
-def test_registries_find_a_component() -> None:
+def test_schema_has_registry_metadata() -> None:
     assert "kind/component" in SCHEMA["keywords"]
     assert SCHEMA["license"] == "Apache-2.0"
     assert all(each["isComponent"] for each in SCHEMA["resources"].values())

@@ -32,13 +32,13 @@ def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLw
 
 
 @given(PLANS, st.data())
-def test_what_is_in_its_gang_is_never_refused(plan: ServicePlan, data: Any) -> None:
+def test_replicas_in_their_gang_are_never_rejected(plan: ServicePlan, data: Any) -> None:
     assert not check_gang_joins(plan, running(plan, data))
     assert not check_gang_joins(plan, running(plan, data, nodes=99))
 
 
 @given(plans(), st.data())
-def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, data: Any) -> None:
+def test_all_at_once_is_rejected_only_for_partition(plan: ServicePlan, data: Any) -> None:
     roles = [replace(role, args=role.args.model_copy(update={"rollout": None}))
              for role in plan.roles]  # fmt: skip
     order = plan.rollout.role_order
@@ -50,7 +50,7 @@ def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, dat
 
 
 @given(PLANS, st.data())
-def test_what_is_refused_names_a_field_and_sets_that_run(plan: ServicePlan, data: Any) -> None:
+def test_rejection_names_field_and_running_lws(plan: ServicePlan, data: Any) -> None:
     before = running(plan, data, gang="")
     found = check_gang_joins(plan, before)
     steps = {step.name for step in update_order(plan)}

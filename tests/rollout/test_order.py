@@ -42,7 +42,7 @@ def every(steps: tuple[LwsStep, ...]) -> set[str]:
 
 
 @given(PLANS)
-def test_every_set_changes_once(plan: ServicePlan) -> None:
+def test_every_lws_changes_once(plan: ServicePlan) -> None:
     steps = update_order(plan)
     rounds = played(steps, every(steps))
     assert sorted(name for begun in rounds for name in begun) == sorted(every(steps))
@@ -68,7 +68,7 @@ def test_no_more_units_change_together_than_may_be_unavailable(
 
 
 @given(PLANS, st.data())
-def test_what_is_unavailable_changes_first_and_counts(plan: ServicePlan, data: Any) -> None:
+def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) -> None:
     steps = update_order(plan)
     required = [step for step in steps if step.required]
     names = [step.name for step in required]
@@ -83,7 +83,7 @@ def test_what_is_unavailable_changes_first_and_counts(plan: ServicePlan, data: A
 
 
 @given(PLANS, st.data())
-def test_what_stays_down_takes_its_place(plan: ServicePlan, data: Any) -> None:
+def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> None:
     steps = update_order(plan)
     required = [step.name for step in steps if step.required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
@@ -126,7 +126,7 @@ def test_sequential_roles_take_turns(plan: ServicePlan) -> None:
 
 
 @given(PLANS)
-def test_what_changes_waits_for_what_is_changing(plan: ServicePlan) -> None:
+def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
     steps = update_order(plan)
     first = next_lws(steps, every(steps), (), ())
     again = next_lws(steps, every(steps) - set(first), first, ())
@@ -139,7 +139,7 @@ def test_what_changes_waits_for_what_is_changing(plan: ServicePlan) -> None:
 
 
 @given(grouped_plans())
-def test_whole_groups_change(plan: ServicePlan) -> None:
+def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     if not by_group(plan):
         return
     steps, rollout = update_order(plan), group_rollout(plan)
@@ -171,13 +171,13 @@ def test_whole_groups_change(plan: ServicePlan) -> None:
         ),
     ],
 )
-def test_one_role(manifest: Any, rounds: Rounds) -> None:
+def test_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
     steps = update_order(plan_of(manifest))
     found = played(steps, every(steps))
     assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
 
 
-def test_what_is_down_does_not_wait_for_its_stage() -> None:
+def test_unavailable_lws_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
     steps = update_order(plan)
     begun = next_lws(steps, every(steps), (), every(steps))

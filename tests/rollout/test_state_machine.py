@@ -352,7 +352,7 @@ SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
 
 @examples(6)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
-def test_every_update_keeps_the_order_and_ends(
+def test_drawn_update_keeps_order_and_ends(
     plan: ServicePlan, random: Random, lists: float, asks: bool
 ) -> None:
     world = World(plan, random)
@@ -411,7 +411,7 @@ def snapshots(**available: bool) -> dict[str, Snapshot]:
     return {names[key]: Snapshot(OLD, up, "a") for key, up in available.items()}
 
 
-def test_what_an_interrupted_update_left_is_down_until_a_list_says_that_it_is_up() -> None:
+def test_resumed_replica_counts_as_down_until_listed() -> None:
     state, actions = played(started(NEW, NEW), Registered(0), Answered(1, {ONE: NEW}))
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(NEW, True, "b")}
@@ -419,7 +419,7 @@ def test_what_an_interrupted_update_left_is_down_until_a_list_says_that_it_is_up
     assert Register((ZERO,)) in actions
 
 
-def test_a_list_from_before_the_change_says_nothing() -> None:
+def test_list_of_older_generation_is_ignored() -> None:
     state, actions = played(
         started(OLD, OLD),
         Registered(0),
@@ -431,7 +431,7 @@ def test_a_list_from_before_the_change_says_nothing() -> None:
     assert state.lws[ONE].phase is Phase.CHANGING
 
 
-def test_an_answer_counts_once() -> None:
+def test_repeated_answer_is_ignored() -> None:
     state, _ = played(
         started(OLD, OLD),
         Registered(0),
@@ -441,26 +441,26 @@ def test_an_answer_counts_once() -> None:
     assert step(state, Answered(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
 
 
-def test_the_time_of_new_replicas_begins_when_all_exist() -> None:
+def test_deadline_of_new_replicas_starts_when_all_exist() -> None:
     state, _ = played(started(None, None), Registered(0), Answered(1, {ONE: OLD}))
     assert state.wake_at is None, "nothing is listed before"
     state, _ = played(state, Answered(4000, {ZERO: OLD}))
     assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
 
 
-def test_new_replicas_share_their_deadline_with_what_follows() -> None:
+def test_new_replicas_share_deadline_with_gateways() -> None:
     state, _ = played(started(None), Registered(0), Answered(1, {ZERO: OLD}))
     assert state.wait_deadline(100) == 1 + 45 * 60
 
 
 @pytest.mark.parametrize("after", [OLD, NEW])
-def test_deadline_of_what_follows_begins_after_replicas_that_roll(after: Version) -> None:
+def test_deadline_of_gateways_starts_after_rolling_update(after: Version) -> None:
     state, _ = played(started(OLD), Registered(0), Answered(1, {ZERO: after}))
     assert state.wait_deadline(5000) == 5000 + 45 * 60
 
 
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
-def test_the_first_list_is_tried_three_times(lists: int, ends: bool) -> None:
+def test_first_list_is_retried_three_times(lists: int, ends: bool) -> None:
     _, actions = played(
         started(OLD, OLD),
         Registered(0),
@@ -471,7 +471,7 @@ def test_the_first_list_is_tried_three_times(lists: int, ends: bool) -> None:
     assert not any(isinstance(action, Register) for action in actions)
 
 
-def test_a_repaired_replica_ends_the_block() -> None:
+def test_repaired_replica_unblocks_update() -> None:
     state, actions = played(
         started(OLD, OLD, rollout={"partition": 1, "timeout": "10s"}),
         Registered(0),
@@ -499,7 +499,7 @@ def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
     assert Register((ONE,)) in step(state, Listed(2, live))[1]
 
 
-def test_an_interrupted_update_of_roles_in_sequence_goes_on_from_there() -> None:
+def test_interrupted_sequential_update_is_resumed() -> None:
     roles = [role("first"), role("then")]
     plan = plan_of(service(*roles, rollout={"roleOrder": "Sequential"}))
     first, then = (lws_step.name for lws_step in update_order(plan))

@@ -94,7 +94,7 @@ def whole(**rollout: Any) -> ServicePlan:
         (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
     ],
 )  # fmt: skip
-def test_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
+def test_rows_of_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
     assert rows(timeline(plan, restarted(plan))) == expected
 
 
@@ -103,7 +103,7 @@ def pair(**spec: Any) -> ServicePlan:
     return plan_of(prefill_decode({"replicas": 2}, {"replicas": 2}, rollout=rollout, **spec))
 
 
-def test_prefill_and_decode_take_turns_apart_or_one_after_the_other() -> None:
+def test_rows_of_prefill_and_decode_by_role_order() -> None:
     together = pair()
     assert rows(timeline(together, restarted(together))) == [
         (0, "prefill-1 decode-1", "prefill=1 decode=1", 32),
@@ -147,7 +147,7 @@ def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
     assert (played.peak, played.extra_hours) == (24, 8 * 0.75)
 
 
-def test_what_no_update_awaits_does_not_count_as_serving() -> None:
+def test_replicas_not_awaited_do_not_count_as_serving() -> None:
     manifest = prefill_decode(decode={"replicas": 2}, **minima(prefill=1, decode=1))
     plan = plan_of(manifest)
     played = timeline(plan, restarted(plan))
@@ -156,7 +156,7 @@ def test_what_no_update_awaits_does_not_count_as_serving() -> None:
     assert played.after.serving == {"prefill": 1, "decode": 1}
 
 
-def test_a_change_that_restarts_nothing_has_no_turns() -> None:
+def test_change_without_restart_has_no_steps() -> None:
     plan = three()
     same = LwsSize(1, 8)
     played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
@@ -188,7 +188,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
 
 @examples(3)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
-def test_the_rows_are_those_of_the_order(plan: ServicePlan, random: Random) -> None:
+def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
     played = timeline(plan, changes)
     steps = {lws.name: lws for lws in update_order(plan)}
@@ -232,7 +232,7 @@ class _Faster(_World):
 
 @examples(3)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
-def test_a_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
+def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
     faster = _Faster(plan, changes, ())
     faster.random, faster.due = random, {}

@@ -74,21 +74,21 @@ FINE: dict[str, list[Manifest]] = {
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
 }  # fmt: skip
 
-FAILS = "its share of requests fails unless the cluster has it already"
+FAILS = "its share of requests fails unless it exists in the cluster"
 #: Where the two services are not the same, and how the only finding about them begins.
 WRONG: dict[str, tuple[list[Manifest], str]] = {
     "a slip": (
         [chat("nxet"), named("next", httproute=BY_HEADER)],
-        (f"chat: warning: {SPLIT}nxet is none of the services of namespace default here: {FAILS}; "
+        (f"chat: warning: {SPLIT}no service nxet in namespace default here: {FAILS}; "
         "did you mean next?"),
     ),
     "none of them": (
         [chat("canary"), named("x", httproute=BY_HEADER)],
-        f"chat: warning: {SPLIT}canary is none of the services of namespace default here: {FAILS}",
+        f"chat: warning: {SPLIT}no service canary in namespace default here: {FAILS}",
     ),
     "another namespace": (
         [chat(namespace="a"), named("next", httproute=BY_HEADER, namespace="b")],
-        f"chat: warning: {SPLIT}next is none of the services of namespace a here: {FAILS}",
+        f"chat: warning: {SPLIT}no service next in namespace a here: {FAILS}",
     ),
     "no router": (
         [chat(), PLAIN],
@@ -107,8 +107,8 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         f"next: warning: {BY}chat has no route: no request comes"),
     "a slip back": (
         [named("chat", httproute=ROUTE), other("chatt")],
-        (f"next: warning: {BY}chatt is none of the services of namespace default here: no request "
-        "comes unless the cluster has it already; did you mean chat?"),
+        (f"next: warning: {BY}no service chatt in namespace default here: no request "
+        "comes unless it exists in the cluster; did you mean chat?"),
     ),
 }  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_missing_target_is_reported_once(case: str) -> None:
 
 def test_split_does_not_hide_a_route_for_the_same_requests() -> None:
     (found,) = told(chat(), named("next", httproute=ROUTE))
-    assert "the older route gets them all" in found
+    assert "the older route receives them all" in found
 
 
 def test_namespaces_that_are_outputs_are_only_known_to_be_themselves(output: Any) -> None:

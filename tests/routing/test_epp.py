@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     ),
     "a flag that is ours": (
         picker(args=["--v=3", "--grpc-port=1"]),
-        f"{AT}.args[1]: --grpc-port is set by the library, leave it out",
+        f"{AT}.args[1]: --grpc-port is set by the library; remove it",
     ),
     "a scorer that the picker has not": (
         routed(scorers={"prefix-cache": 2, "load": 1}),
@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     ),
     "scorers without the strategy's own": (
         routed(strategy="lora-affinity", scorers={"queue": 1}),
-        "roles[0].scorers: strategy lora-affinity scores by lora, which is not among ",
+        "roles[0].scorers: strategy lora-affinity uses scorer lora, which is not in ",
     ),
     "prefill and decode on an image that cannot": (
         pair(strategy="pd-disaggregation", endpointPicker={"image": V1_2}),
@@ -188,8 +188,8 @@ def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
 def test_unauthenticated_metrics_are_a_warning() -> None:
     assert warnings(picker(metrics="Unauthenticated")) == [
         (
-            f"warning: {AT}.metrics: everybody who reaches the picker reads its metrics; "
-            "Authenticated asks first"
+            f"warning: {AT}.metrics: anyone who reaches the endpoint picker can read its metrics; "
+            "use Authenticated"
         )
     ]
     assert not [line for line in infos(picker(metrics="Authenticated")) if ".metrics" in line]
@@ -278,7 +278,7 @@ ONLY_PREFIX = {"scorers": {"prefix-cache": 1}}
         (routed(QUIET, **ONLY_PREFIX), ""),
         (
             routed(QUIET, **OWN_CONFIG),
-            "flow control cannot work without metrics of inference: vLLM counts",
+            "flow control cannot work without metrics of inference: vLLM",
         ),
         (
             routed({**SGLANG, "name": "a"}, {**engine_role(), "name": "b"}),

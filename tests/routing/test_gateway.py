@@ -77,7 +77,8 @@ def test_implementation_with_parent_refs_creates_no_gateway() -> None:
 def test_gateway_without_routes_is_a_warning() -> None:
     (told,) = warnings(routed(gateway={"listeners": [HTTP]}))
     assert told.startswith(
-        "warning: roles[0].httproute.parentRefs: do not name the service's own Gateway svc-gateway"
+        "warning: roles[0].httproute.parentRefs: do not include the service's own Gateway "
+        "svc-gateway"
     )
     named = {**ROUTE, "parentRefs": [{"name": "svc-gateway", "sectionName": "http"}]}
     assert not warnings(routed(httproute=named, gateway={"listeners": [HTTP]}))
@@ -107,13 +108,15 @@ def test_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
 
 
 TLS_OFF = {
-    "envoy-ai-gateway": "roles[0].endpointPicker.tls.enabled: envoy-ai-gateway speaks TLS to the "
-    "picker; remove it",
-    "agentgateway": "roles[0].endpointPicker.tls.enabled: agentgateway speaks TLS to the picker; "
+    "envoy-ai-gateway": "roles[0].endpointPicker.tls.enabled: envoy-ai-gateway uses TLS to the "
+    "endpoint picker; remove it",
+    "agentgateway": "roles[0].endpointPicker.tls.enabled: agentgateway uses TLS to the endpoint "
+    "picker; "
     "remove it",
     "nginx-gateway-fabric": "warning: roles[0].endpointPicker.tls.enabled: nginx-gateway-fabric "
-    "speaks TLS to the picker, unless it is configured otherwise",
-    "gke": "warning: roles[0].endpointPicker.tls.enabled: gke speaks TLS to the picker, unless it "
+    "uses TLS to the endpoint picker, unless it is configured otherwise",
+    "gke": "warning: roles[0].endpointPicker.tls.enabled: gke uses TLS to the endpoint picker, "
+    "unless it "
     "is configured otherwise",
     "istio": None,
     "something": None,
@@ -174,7 +177,7 @@ def test_route_is_checked_against_listeners_that_are_known(case: str) -> None:
     found = problems(manifest)
     assert [why in line for line in found] == ([] if why is None else [True])
     if why is not None:
-        assert "takes the route" in found[0]
+        assert "accepts the route" in found[0]
 
 
 def test_unknown_listener_is_rejected() -> None:

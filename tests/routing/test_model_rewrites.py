@@ -81,7 +81,7 @@ AT = "roles[0].modelRewrites"
 REFUSED: dict[str, tuple[Manifest, str]] = {
     "a picker that reads none": (
         canary(95, 5, **image(V1_2)),
-        f"{AT}: gaie-1.2 reads no InferenceModelRewrites: requests would keep the names that",
+        f"{AT}: gaie-1.2 ignores InferenceModelRewrites, so requests would keep their",
     ),
     "a name twice": (
         rewriting(ONE, {"models": ["a", "chat"], "targets": [{"model": "m"}]}),

@@ -230,8 +230,8 @@ def test_no_policy_shuts_out_who_is_not_known(router: Manifest, spec: Manifest) 
 EXTERNAL = {"httproute": {"routedBy": "other"}, "gateway": {"implementation": "istio"}}
 MONITORED: Manifest = {"monitoring": {"engines": False}}
 PROMETHEUS = namespace("monitoring")
-OUT = "roles[0].networkPolicy: keeps Prometheus out, which monitoring needs; "
-WHERE = "roles[0].networkPolicy: it is not known where the gateway's proxies run; "
+OUT = "roles[0].networkPolicy: blocks Prometheus, which monitoring needs; "
+WHERE = "roles[0].networkPolicy: the location of the gateway's proxies is unknown; "
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ WARNED: dict[str, tuple[Manifest, list[str]]] = {
         ),
         [
             (
-                "warning: roles[1]: serves HTTPS, but gateway and picker speak plain HTTP to the "
-                "pods of a pool; end TLS at the Gateway"
+                "warning: roles[1]: serves HTTPS, but gateway and endpoint picker send plain HTTP "
+                "to pods of a pool; end TLS at the Gateway"
             )
         ],
     ),
@@ -129,7 +129,8 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
         routed(role("a", "decoder"), strategy="pd-disaggregation"),
         [
             (
-                "roles[0].strategy: pd-disaggregation needs a prefiller and a decoder; there is no "
+                "roles[0].strategy: pd-disaggregation requires a prefiller and a decoder; there "
+                "is no "
                 "prefiller"
             )
         ],
@@ -138,7 +139,8 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
         routed(strategy="pd-disaggregation"),
         [
             (
-                "roles[0].strategy: pd-disaggregation needs a prefiller and a decoder; there is no "
+                "roles[0].strategy: pd-disaggregation requires a prefiller and a decoder; there "
+                "is no "
                 "prefiller and no decoder"
             )
         ],
@@ -147,8 +149,8 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
         routed(role("a", port=8000), listening("b", 8080)),
         [
             (
-                "roles[0]: the pods of a pool serve on one port, the roles on different ones (a "
-                "8000, b 8080); give them one port"
+                "roles[0]: pods of a pool must serve on one port, got a "
+                "8000, b 8080; give the roles one port"
             )
         ],
     ),

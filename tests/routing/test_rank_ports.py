@@ -129,22 +129,22 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     "no router": (
         service(ranked()),
         (
-            "roles[0].parallelism.portPerRank: inference serves on ports 8000 to 8003, and the "
-            "Service reaches 8000 alone: the other ranks get no requests; add a role of "
+            "roles[0].parallelism.portPerRank: inference serves on ports 8000 to 8003, but the "
+            "Service reaches only 8000, so the other ranks receive no requests; add a role of "
             "componentType router, or let the ranks share a port"
         ),
     ),
     "roles with different ports": (
         routed(ranked("a"), listening("b", 8000)),
         (
-            "roles[0]: the pods of a pool serve on the same ports, the roles on different ones (a "
-            "8000 to 8003, b 8000); give them the same ports"
+            "roles[0]: pods of a pool must serve on the same ports, got a "
+            "8000 to 8003, b 8000; give the roles the same ports"
         ),
     ),
     "ports that leave out the engine's": (
         routed(pool={"targetPorts": [8001, 8002]}),
         (
-            "roles[0].pool.targetPorts: leave out 8000, on which inference serves; add it, or set "
+            "roles[0].pool.targetPorts: lack 8000, on which inference serves; add it, or set "
             "the role's port"
         ),
     ),
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     "a sidecar that listens on one": (
         pair(pool={"targetPorts": [8000, 8001]}, endpointPicker={"image": LLM_D}),
         (
-            "roles[0].pool.targetPorts: name other ports than the sidecar of decode listens on "
+            "roles[0].pool.targetPorts: differ from the ports of the sidecar of decode "
             "(8000); remove this, and set parallelism.portPerRank or the sidecar's "
             "--data-parallel-size"
         ),

@@ -103,7 +103,7 @@ def test_route_without_gateway_is_a_warning() -> None:
     nothing = routed(httproute=None)
     assert not objects(nothing, "HTTPRoute")
     (told,) = warnings(nothing)
-    assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is asked")
+    assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
     (told,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
     assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
     (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
@@ -200,9 +200,9 @@ GATEWAYS = {
     None: "agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such requests",
     "agentgateway": None,
     "nginx-gateway-fabric": None,
-    "istio": "asks the picker of one pool for all of the rule's requests",
-    "gke": "what becomes of that is not known of gke",
-    "envoy-ai-gateway": "takes one InferencePool in a rule",
+    "istio": "asks the endpoint picker of one pool for all of the rule's requests",
+    "gke": "untested with gke",
+    "envoy-ai-gateway": "allows one InferencePool in a rule",
 }
 
 
@@ -259,11 +259,11 @@ def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
         (split(("N!", 5)), "split[0].service: "),
         (
             split(("new", 5), rules=[{"backendRefs": [{"name": "x", "port": 1}]}]),
-            "split: has no effect: every rule has backendRefs",
+            "split: has no effect: every rule has its own",
         ),
         (
             routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
-            "hostnames: belongs to a route, and none is made here: another one leads",
+            "hostnames: has no effect: no route is created, because another one leads",
         ),
         (
             routed(httproute={"routedBy": "stable"}, gateway={}),
@@ -302,7 +302,7 @@ def test_gateway_extras_exist_for_external_routes(implementation: str, external:
 
 def test_route_of_another_namespace_needs_a_grant() -> None:
     (asked,) = warnings(routed(httproute=FAR))
-    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not lead to" in asked
+    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not refer to" in asked
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
     granted = routed(httproute=FAR, referenceGrants=True)
     assert not warnings(granted)
@@ -325,11 +325,11 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "a route's field": (
         {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
         (
-            f"{AT}.hostnames: belongs to a route, and none is made here: another one leads to the "
-            "pool (refs); give one or the other"
+            f"{AT}.hostnames: has no effect: no route is created, because another one leads to the "
+            "pool (refs); remove one of them"
         ),
     ),
-    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: belongs to a route"),
+    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: has no effect"),
     "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
     "a Gateway": (
         {"httproute": NEAR, "gateway": {}},

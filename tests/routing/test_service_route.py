@@ -109,7 +109,7 @@ def test_queue_that_no_picker_holds_scales_nothing() -> None:
     followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
                 "prometheus": "http://p:9090"}  # fmt: skip
     manifest = behind_service(role(autoscaling=followed))
-    assert any("needs endpointPicker.enabled: true" in problem for problem in problems(manifest))
+    assert any("requires endpointPicker.enabled: true" in problem for problem in problems(manifest))
 
 
 def named(name: str, manifest: Manifest) -> Manifest:

@@ -19,8 +19,8 @@ from samples import (
 
 OFF = {"gangPolicy": {"mode": "Off"}}
 NO_ROUTER = (
-    "warning: roles: no router: nothing pairs prefill with decode, clients reach the decoders "
-    "only; add a role of componentType router"
+    "warning: roles: no router: nothing pairs prefill with decode, and clients reach only the "
+    "decoders; add a role of componentType router"
 )
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -67,17 +67,16 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 },
             ),
             (
-                f"roles[1].subGroupPolicy: several subgroups with the annotation {SUBGROUPS} are "
-                "never placed by Volcano, which takes all pods of a replica to fit the same "
+                f"roles[1].subGroupPolicy: Volcano never schedules several subgroups with the "
+                f"annotation {SUBGROUPS}, because it requires all pods of a replica on the same "
                 "nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
             ),
         ),
         (
             prefill_decode(**scheduling(schedulerName="default-scheduler")),
             (
-                "schedulingStrategy.schedulerName: default-scheduler knows no gangs; use volcano "
-                "(the "
-                "default here), or set gangPolicy.mode to Off"
+                "schedulingStrategy.schedulerName: default-scheduler does not support gangs; use "
+                "volcano (the default here), or set gangPolicy.mode to Off"
             ),
         ),
         (
@@ -126,9 +125,8 @@ def test_gang_pod_without_requests_is_a_warning(resources: Any) -> None:
     bare = template(container(resources=resources))
     assert warnings(prefill_decode({}, {"template": bare})) == [
         (
-            "warning: roles[1].template.spec.containers: no container asks for any resource: "
-            "Volcano "
-            "counts such pods as placed and does not hold them together with the gang"
+            "warning: roles[1].template.spec.containers: no container requests resources: Volcano "
+            "counts such pods as scheduled and does not gang-schedule them"
         ),
         NO_ROUTER,
     ]

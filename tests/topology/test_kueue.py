@@ -60,7 +60,7 @@ def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
     assert warnings(off) == [
         (
             "warning: schedulingStrategy.queue: has no effect: with gangPolicy.mode Off replicas "
-            "wait in no LocalQueue"
+            "do not wait in a LocalQueue"
         )
     ]
 
@@ -79,8 +79,8 @@ def test_pods_restart_for_no_queue() -> None:
         (
             kueue(minRoleReplicas={"decode": 1}),
             (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica by "
-                "itself and knows no minimum of each role; remove it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica on its "
+                "own and has no minimum for each role; remove it, or use backend Volcano"
             ),
         ),
         (
@@ -107,7 +107,7 @@ def test_unsupported_kueue_fields_are_rejected(strategy: Any, expected: str) -> 
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        ({"requiredReplicas": "LowestOrdinals"}, "Kueue knows no minimum of each role"),
+        ({"requiredReplicas": "LowestOrdinals"}, "Kueue has no minimum for each role"),
         ({"minResources": True}, "Kueue counts the requests of every replica"),
     ],
 )
@@ -157,7 +157,7 @@ def test_pods_that_kueue_would_never_start_are_rejected(changed: Any, field: str
 
 def test_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
     manifest = service(role(), metadata={"labels": {QUEUE: "team"}})
-    reason = "all objects get it, and replicas wait in a queue that the plan does not know"
+    reason = "is copied to all objects, so replicas wait in a queue that the plan does not know"
     remedy = "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead"
     assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 

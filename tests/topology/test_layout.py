@@ -139,24 +139,27 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-    stands_still = [warning for warning in warnings(manifest) if "stands still" in warning]
+    stands_still = [warning for warning in warnings(manifest) if "stops if that never" in warning]
     policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
     for name, told in zip(("prefill", "decode"), stands_still, strict=True):
         assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
     manifest["spec"]["rollout"] = {"strategy": "Recreate"}
-    assert not any("stands still" in warning for warning in warnings(manifest))
+    assert not any("stops if that never" in warning for warning in warnings(manifest))
 
 
 def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
     several = service(role(), role("other"), rollout={"maxSurge": 1})
     assert problems(several) == [
         (
-            "rollout.maxSurge: needs layout: PerRole, got 1: with PerReplica each LeaderWorkerSet "
+            "rollout.maxSurge: requires layout: PerRole, got 1: with PerReplica each "
+            "LeaderWorkerSet "
             "has exactly one replica"
         )
     ]
     inner = service(role(rollout={"maxSurge": "10%"}))
-    assert problems(inner)[0].startswith('roles[0].rollout.maxSurge: needs layout: PerRole, got "1')
+    assert problems(inner)[0].startswith(
+        'roles[0].rollout.maxSurge: requires layout: PerRole, got "1'
+    )
 
 
 @pytest.mark.parametrize("spec", [{}, PER_ROLE])
@@ -184,7 +187,7 @@ def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field:
 
 def test_recreate_rejects_partition() -> None:
     (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
-    assert told.startswith("rollout.partition: cannot be held with strategy Recreate")
+    assert told.startswith("rollout.partition: conflicts with strategy Recreate")
     assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
 
 
@@ -194,7 +197,7 @@ def test_surge_without_room_is_a_warning() -> None:
     gang = warnings(of({"maxSurge": 1}, **gpus))
     assert any(each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang)
     told = warnings(of({"maxSurge": 1, "partition": 2}))
-    assert "keeps the additional replicas until partition is 0 again, got 2" in told[0]
+    assert "keeps the additional replicas until partition is 0, got 2" in told[0]
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
     assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
 

@@ -92,8 +92,8 @@ def test_single_pods_are_no_gang(more: Any) -> None:
         (
             native(minRoleReplicas={"decode": 1}),
             (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: a PodGroup of Kubernetes counts "
-                "pods and knows no roles; remove it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.minRoleReplicas: a Kubernetes PodGroup counts "
+                "pods, not roles; remove it, or use backend Volcano"
             ),
         ),
         (
@@ -106,8 +106,8 @@ def test_single_pods_are_no_gang(more: Any) -> None:
         (
             with_strategy(schedulerName="volcano"),
             (
-                "schedulingStrategy.schedulerName: volcano does not read PodGroups of Kubernetes "
-                "itself; use default-scheduler (the default here), or backend Volcano"
+                "schedulingStrategy.schedulerName: volcano does not read Kubernetes' own "
+                "PodGroups; use default-scheduler (the default here), or backend Volcano"
             ),
         ),
     ],
@@ -141,9 +141,9 @@ def test_native_gang_deadlock_is_rejected(fields: Any, at: str) -> None:
         (
             native(minResources=True),
             "gangPolicy.minResources",
-            "Kubernetes has no queue that would count resources",
+            "Kubernetes' own gangs have no queue that counts resources",
         ),
-        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs wait in no queue"),
+        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs have no queue"),
     ],
 )
 def test_field_without_effect_is_a_warning(strategy: Any, field: str, reason: str) -> None:
@@ -204,8 +204,8 @@ def test_diff_notes_that_a_larger_gang_holds_back_pods() -> None:
     two, three = (prefill_decode(pod, {"replicas": count}, **native()) for count in (2, 3))
     difference = compare(rendered(two), rendered(three))
     assert (
-        "PodGroup minCount 4 -> 5: the gang is all-or-nothing; without room for all 5 pods, "
-        "replacement pods of running replicas are held back"
+        "PodGroup minCount 4 -> 5: the gang is all-or-nothing; unless all 5 pods fit, "
+        "replacement pods of running replicas stay pending"
     ) in difference.notes
 
 

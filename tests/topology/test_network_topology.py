@@ -62,13 +62,13 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
 def test_network_topology_without_gang_is_rejected() -> None:
     alone = service(schedulingStrategy={"gangPolicy": {"networkTopology": {"groupPolicy": HARD}}})
     (found,) = problems(alone)
-    assert found.endswith("and the pods are no gang; remove it, or set gangPolicy.mode to On")
+    assert found.endswith("which is off for these pods; remove it, or set gangPolicy.mode to On")
 
 
 @pytest.mark.parametrize(
     ("topology", "found"),
     [
-        ({}, "networkTopology: has no effect: it names neither groupPolicy nor rolePolicy"),
+        ({}, "networkTopology: has no effect: set groupPolicy or rolePolicy"),
         (
             {"groupPolicy": {"mode": "soft", "highestTierAllowed": 1}},
             "groupPolicy.highestTierAllowed: has no effect with mode soft",

@@ -74,7 +74,7 @@ def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
         ),
         (
             service(role(), schedulingStrategy={"gangPolicy": LOWEST}),
-            "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
+            "has no effect: these pods are not gang-scheduled (gangPolicy.mode: On turns it on)",
         ),
     ],
 )
@@ -88,8 +88,8 @@ def test_it_is_not_for_one_set_for_each_role() -> None:
     asked = asking({"inference": 1}, **LOWEST)
     assert problems(service(spread, layout="PerRole", **asked)) == [
         (
-            f"{AT}: LowestOrdinals needs layout: PerReplica: in one set for each role an update "
-            "begins with the highest ordinal, and stands still there while it lacks room"
+            f"{AT}: LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role "
+            f"is updated from the highest ordinal, and stops there while that one is unschedulable"
         )
     ]
     assert problems(service(spread, **asked)) == []

@@ -19,7 +19,7 @@ from samples import (
 )
 
 OFF = {"gangPolicy": {"mode": "Off"}}
-NO_GANG = "the pods are no gang (gangPolicy.mode: On makes them one)"
+NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
 
 
 def test_priority_class_goes_on_the_pod_group_and_on_the_pods() -> None:

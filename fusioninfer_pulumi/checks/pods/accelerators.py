@@ -32,15 +32,20 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of pods whose engine gets no accelerator, as far as the pods say."""
+    """Warn of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
         command = pod.user_command
-        slips = list(_misspelt(pod))
+        misspelled = list(_misspelled_resources(pod))
         # Names that the API server refuses are findings of the template.
-        yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
+        yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
-        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, command):
+        if (
+            engine is None
+            or misspelled
+            or _has_devices(pod)
+            or _needs_none(pod, pods.command, command)
+        ):
             continue
         requested = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
         asks = f"asks for {requested[0]}" if requested else "asks for none"
@@ -69,8 +74,8 @@ def _has_devices(pod: Pod) -> bool:
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> bool:
-    image = command.image if pod.leads else written.image
+def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
+    image = command.image if pod.leads else user_command.image
     built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     named = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
@@ -79,8 +84,8 @@ def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> boo
     return built or named or command.value("--device") == "cpu"
 
 
-def _misspelt(pod: Pod) -> Iterator[Finding]:
-    """The resource names that are nearly those of accelerators."""
+def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
+    """Report misspelled names of accelerators."""
     for field in ("containers", "initContainers"):
         for index, container in enumerate(pod.written["spec"].get(field) or ()):
             at = (*pod.path, "spec", field, index, "resources")
@@ -94,16 +99,16 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     # No other device has such a name in the plural.
                     plain = str(name).lower().removesuffix("s")
                     same = plain == meant.lower().removesuffix("s")
-                    say = error if same else warning
-                    yield say(
+                    make_finding = error if same else warning
+                    yield make_finding(
                         UNKNOWN_RESOURCE,
                         (*at, kind, str(name)),
-                        f"is no known device, so no node has it; did you mean {meant}?",
+                        f"unknown device, so no node has it; did you mean {meant}?",
                     )
 
 
 def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses accelerators that a template asks for beside the role's claims."""
+    """Reject accelerators that a template asks for beside the role's claims."""
     if not any(claim.made for claim in ctx.role.resource_claims or ()):
         return
     for pod in pods.written:
@@ -113,8 +118,8 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 yield error(
                     ACCELERATORS_BESIDE_CLAIMS,
                     (*pod.container_path, "resources", "limits", str(resource)),
-                    "asks for accelerators beside resourceClaims, so the pod would get both; "
-                    "remove one",
+                    "requests accelerators in addition to resourceClaims, so the pod would get "
+                    "both; remove one of them",
                 )
 
 
@@ -122,7 +127,7 @@ VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+    """Warn of pods with claims that Volcano places: as it is installed, it ignores claims.
 
     Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
     pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
@@ -145,9 +150,9 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
             yield warning(
                 VOLCANO_IGNORES_CLAIMS,
                 at,
-                "Volcano binds such pods without the devices that they claim, and they never "
-                "start, unless the arguments of its plugin predicates say "
-                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
-                f"so there, or set schedulingStrategy.{out}",
+                "Volcano binds these pods without the devices that they claim, so they never "
+                "start, unless its predicates plugin has "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); set "
+                f"it, or set schedulingStrategy.{out}",
             )
             return

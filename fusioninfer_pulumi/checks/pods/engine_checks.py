@@ -30,7 +30,7 @@ _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 
 
 def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Arguments that a script ignores, and those in a file, which are not checked."""
+    """Report arguments that a script ignores, and arguments in a file."""
     for pod in pods.written:
         argv = pod.user_command.argv
         if argv.script_at is None or not isinstance(argv.script, str):
@@ -47,7 +47,7 @@ def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Rejects images of engine releases that are older than the supported ones."""
+    """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.written:
         engine, image = pod.user_command.engine, pod.user_command.image
         if engine is None or not image.stock or image.engine != engine.name:
@@ -63,7 +63,7 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yields what the engine's arguments need, and pods, launcher and image do not have."""
+    """Yield what the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     have, *others = {accelerators(pod.template) for pod in pods.each}
@@ -88,7 +88,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of a launcher that has no effect."""
+    """Warn of a launcher that has no effect."""
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
@@ -96,15 +96,17 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """What the engines of a service do not take; each once, where roles share a field."""
+    """Check the arguments of all roles; report a field that roles share once."""
     findings = [
-        finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
+        finding
+        for ctx, pods in roles
+        for finding in (*_check_user_arguments(pods, ctx), *_check_added_arguments(pods, ctx))
     ]
     return list(dict.fromkeys(findings))
 
 
-def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the user's command line against the image's release."""
+def _check_user_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = pod.user_command, read_plain_variables(pod.own)
         # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
@@ -114,14 +116,14 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.under(*pod.container_path)
 
 
-def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks what fields of the role ask for against the release."""
+def _check_added_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check what fields of the role ask for against the release."""
     for finding in check_generated_arguments(pods.command, pods.leader.user_command):
         yield finding.at(*ctx.at())
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the sizes of a role whose engine is known."""
+    """Check the sizes of a role whose engine is known."""
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
@@ -143,13 +145,12 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             ARGUMENTS_UNREADABLE,
             at,
-            "arguments that cannot be read here may contradict it: the engine takes the last of "
-            "two",
+            "arguments that cannot be read may conflict with it: the engine uses the last of two",
         )
 
 
 def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
-    """Why a pod with so many accelerators cannot hold its share of a model; None when it can.
+    """Explain why a pod has too few accelerators for its share of a model; None if it has enough.
 
     A pod that asks for none through resources may have them otherwise.
     """
@@ -185,7 +186,7 @@ _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TO
 
 
 def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the model that a role's engine loads by its name."""
+    """Check the model that a role's engine loads by its name."""
     command, pod = pods.command, pods.leader
     model = command.model
     if model is None or command.engine is None or not command.readable or ctx.model is not None:

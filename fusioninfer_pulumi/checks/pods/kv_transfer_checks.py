@@ -28,14 +28,16 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks that prefill and decode hand their KV cache over."""
+    """Check that prefill and decode hand their KV cache over."""
     # The written command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
     if args is not None:
         if not args.enabled:
-            message = "no KV cache goes from prefill to decode: decode computes every prompt again"
+            message = (
+                "no KV cache is transferred from prefill to decode: decode recomputes every prompt"
+            )
             yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
         return
     if ctx.pairing is None:
@@ -47,22 +49,22 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             ARGUMENTS_UNREADABLE,
             at,
-            f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
+            f"cannot tell whether the engine transfers its KV cache; it needs {flags}",
         )
     else:
         yield error(
             KV_TRANSFER_MISSING,
             at,
-            f"{command.engine.transfer_flag} is missing, without which no KV cache goes from "
-            f"prefill to decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
+            f"{command.engine.transfer_flag} is missing, so no KV cache is transferred from "
+            f"prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
 
 
 def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the topic of KV events against what endpoint pickers read."""
+    """Check the topic of KV events against what endpoint pickers read."""
     args, served, at = ctx.role.kv_events, pods.command.served_names, ctx.at("kvEvents", "topic")
-    engine, written = pods.command.engine, pods.leader.user_command
-    if args is None or engine is None or written.has(KV_EVENTS_FLAG):
+    engine, user_command = pods.command.engine, pods.leader.user_command
+    if args is None or engine is None or user_command.has(KV_EVENTS_FLAG):
         return
     if args.topic is None and served is not None and len(set(served)) > 1:
         # The endpoint picker looks events up by the name that a request asks for.
@@ -70,17 +72,17 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             KV_EVENTS_TOPIC,
             at,
-            f"names one model, by default {served[0]}: pickers find no events for requests "
-            f"that ask for {others}; state the topic, or serve one name",
+            f"names one model, by default {served[0]}: endpoint pickers find no events for "
+            f"requests for {others}; set the topic, or serve one name",
         )
     topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
     if topic is not None and topic.count("@") != 2:
-        message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
+        message = "llm-d's endpoint pickers expect kv@POD@MODEL, and ignore the pod here"
         yield info(KV_EVENTS_TOPIC, at, message)
 
 
 def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks a decode role's sidecar: ours, the template's own, or none."""
+    """Check a decode role's sidecar: ours, the template's own, or none."""
     plan = pods.kv
     if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
         return
@@ -103,14 +105,14 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _protection_findings(
     sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Checks whether the sidecar's release can refuse prefill addresses."""
+    """Check whether the sidecar's release can refuse prefill addresses."""
     wanted = args.sidecar.ssrf_protection
     if release.reads_pool or wanted is False:
         return
     at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
     name = f"the sidecar of {sidecar.family.name}"
     if wanted:
-        message = f"{name} reads no v1 InferencePool and would refuse every prefill pod"
+        message = f"{name} does not read v1 InferencePools and would reject every prefill pod"
         yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
     else:
         message = f"{name} cannot protect itself: a client's header chooses its prefill pod"
@@ -120,7 +122,7 @@ def _protection_findings(
 def _argument_findings(
     sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Checks the user's own flags; an image that is not known may have more than the family's."""
+    """Check the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
     words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
     own_image = image is not None and is_unknown(image)
@@ -132,13 +134,13 @@ def _argument_findings(
         elif name in OWNED_FLAGS:
             yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
         elif name not in release.flags:
-            say = warning if own_image else error
+            make_finding = warning if own_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"
-            yield say(FLAG_UNKNOWN, (*at, index), message)
+            yield make_finding(FLAG_UNKNOWN, (*at, index), message)
     if sidecar.https:
         yield warning(
             POOL_PODS_SERVE_HTTPS,
             at,
-            "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
-            "HTTP to the pods of a pool",
+            "--secure-proxy serves HTTPS on the pool's port, but gateway and endpoint picker send "
+            "plain HTTP to pods of a pool",
         )

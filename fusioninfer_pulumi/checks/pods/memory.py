@@ -27,7 +27,7 @@ SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
+    """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
     shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.user_command.engine is not None
@@ -37,7 +37,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
-    """Ranks of one copy of the model that run in one pod, 1 where that is not known."""
+    """Count the ranks of one model copy in one pod, 1 if unknown."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
@@ -73,7 +73,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
-    """The volumes in memory: where each stands, and how much it may hold."""
+    """Return the location and size limit of each volume in memory, by name."""
     volumes: dict[str, tuple[Location, Decimal | None]] = {}
     for index, volume in enumerate(pod.spec.get("volumes") or ()):
         source = volume.get("emptyDir")
@@ -88,12 +88,12 @@ def _amount(value: Any) -> Decimal | None:
 
 
 def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
-    """Volumes in memory that may hold more than the containers that mount them.
+    """Warn of volumes in memory that are larger than their containers' memory limits.
 
     What is written there counts as memory of the container that writes it.
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-    written = len(pod.written["spec"].get("volumes") or ())
+    user_volumes = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
             _amount(read_limit(container, "memory"))
@@ -104,19 +104,17 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        library_generates_container = isinstance(index, int) and index < written
+        is_user_volume = isinstance(index, int) and index < user_volumes
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            (*at, "sizeLimit")
-            if library_generates_container
-            else ctx.at("kvTransfer", "sharedMemory"),
+            (*at, "sizeLimit") if is_user_volume else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
 
 
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+    """Reject limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
     It holds an emptyDir against the sum of the containers' limits, and what a container writes
     elsewhere against its own (`pkg/kubelet/eviction`).
@@ -137,8 +135,8 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield error(
                 DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", DISK),
-                f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
-                f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
+                f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
+                f"({model.size}, model.size): the kubelet evicts the pod; raise it, or use "
                 "model.cache",
             )
 
@@ -150,7 +148,7 @@ def _writes_to_volume(pod: Pod) -> bool:
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the pods of a role that offloads its KV cache."""
+    """Check the pods of a role that offloads its KV cache."""
     args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
     if args is None or offload is None:
         return
@@ -169,8 +167,8 @@ def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
-            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
-            f"asks for {quantity.write(asked)}",
+            f"{limit} is too small for the emptyDirs of kvCacheOffloading: with them the "
+            f"container requests {quantity.write(asked)}",
         )
 
 
@@ -183,21 +181,21 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
         yield error(
             MEMORY_LIMIT_TOO_SMALL,
             at,
-            f"takes {amount} of host memory in each pod, but {container} may use "
-            f"{limit} in all; raise its memory limit, or offload less",
+            f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
+            "raise its memory limit, or offload less",
         )
     elif asked is None or quantity.parse(asked) < need:
         has = "none" if asked is None else str(asked)
         yield warning(
             MEMORY_REQUEST_TOO_SMALL,
             at,
-            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
-            "nodes are chosen that do not have it; raise requests.memory",
+            f"uses {amount} of host memory in each pod, but {container} requests {has}, so pods "
+            "may be scheduled on nodes without it; raise requests.memory",
         )
 
 
 def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
-    """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
+    """Check that /dev/shm holds vLLM's CPU tier."""
     mount = mounted(pod.own, SHARED_MEMORY)
     takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
     explicit = shared_memory_limit(role)

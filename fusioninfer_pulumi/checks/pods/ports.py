@@ -33,17 +33,17 @@ _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
 def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks who listens on which port of a role's pods."""
+    """Check who listens on which port of a role's pods."""
     if pods.kv is None or pods.kv.sidecar is None:
-        yield from _port(pods, ctx)
-    yield from _loopback(pods)
+        yield from _check_port(pods, ctx)
+    yield from _check_loopback(pods)
     for pod in pods.written:
-        yield from _probes(pod, pods, ctx)
-    yield from _engine_probes(pods)
+        yield from _check_probes(pod, pods, ctx)
+    yield from _check_engine_probes(pods)
 
 
 def find_served_port(command: EngineCommand) -> int | None:
-    """Port on which an engine serves, as far as its command line says."""
+    """Return the port that an engine listens on, None if its command line does not say."""
     if command.engine is None or command.port is not None:
         return command.port
     if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
@@ -51,8 +51,8 @@ def find_served_port(command: EngineCommand) -> int | None:
     return command.engine.default_port
 
 
-def _others(pod: Pod) -> Iterator[Mapping[str, Any]]:
-    """The containers that run beside the serving one, as the user wrote them."""
+def _other_containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    """Yield the user's other containers that run while the engine serves."""
     spec = pod.written["spec"]
     sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
     for container in (*spec["containers"], *sidecars):
@@ -64,8 +64,8 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host.strip("[]") == "::1"
 
 
-def _loopback(pods: RolePods) -> Iterator[Finding]:
-    """An engine that nothing outside of its pod reaches: the kubelet's probes neither."""
+def _check_loopback(pods: RolePods) -> Iterator[Finding]:
+    """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine = pods.command, pods.command.engine
     leader = pods.leader
     proxied = pods.kv is not None and pods.kv.sidecar is not None
@@ -83,70 +83,74 @@ def _loopback(pods: RolePods) -> Iterator[Finding]:
     yield make_finding(
         ENGINE_ON_LOOPBACK,
         pods.leader.command_path,
-        f"with {source} it serves inside of its pod alone, where neither gateway nor probes reach "
+        f"with {source} it listens only inside its pod, where neither gateway nor probes reach "
         f"it; write {HOST_FLAG} 0.0.0.0",
     )
 
 
-def _actions(handler: Any) -> Iterator[tuple[str, Any]]:
-    """The actions of a probe or hook that connect to the pod, with their ports."""
+def _network_actions(handler: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the network actions of a probe or hook, with their ports."""
     for kind in _NETWORK:
         action = handler.get(kind) if isinstance(handler, Mapping) else None
         if isinstance(action, Mapping) and not action.get("host"):
             yield kind, action.get("port")
 
 
-def _probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses probes and hooks of ports that no container has."""
+def _check_probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Reject probes and hooks of ports that no container has."""
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     built = {container["name"]: container for container in containers}
     for field in ("containers", "initContainers"):
-        for index, written in enumerate(pod.written["spec"].get(field) or ()):
-            container, at = built[written["name"]], (*pod.path, "spec", field, index)
+        for index, user_container in enumerate(pod.written["spec"].get(field) or ()):
+            container, at = built[user_container["name"]], (*pod.path, "spec", field, index)
             named = {
                 entry["name"]: entry.get("containerPort")
                 for entry in container.get("ports") or ()
                 if entry.get("name")
             }
-            for where, kind, port in _asked(container, written):
+            for where, kind, port in _user_probes(container, user_container):
                 here = (*at, *where, kind, "port")
                 number = named.get(port) if isinstance(port, str) else port
                 if isinstance(port, str) and port not in named:
                     have = f"; it has {', '.join(named)}" if named else ""
                     message = f'no port of the container is called "{port}"{have}'
                     yield error(PROBE_NOT_ANSWERED, here, f"{message}: name one of its ports")
-                elif isinstance(number, int) and written["name"] == pod.name:
-                    yield from _answered(here, number, pod, pods, ctx)
+                elif isinstance(number, int) and user_container["name"] == pod.name:
+                    yield from _check_answered(here, number, pod, pods, ctx)
 
 
-def _asked(
-    container: Mapping[str, Any], written: Mapping[str, Any]
+def _user_probes(
+    container: Mapping[str, Any], user_container: Mapping[str, Any]
 ) -> Iterator[tuple[Location, str, Any]]:
-    """Probes and hooks that the user wrote, as they are in the finished container."""
+    """Yield the user's probes and hooks as they are in the finished container."""
     for name in _PROBES:
-        if name in written:
-            for kind, port in _actions(container.get(name)):
+        if name in user_container:
+            for kind, port in _network_actions(container.get(name)):
                 yield (name,), kind, port
     hooks = container.get("lifecycle")
     if isinstance(hooks, Mapping):
         for hook in _HOOKS:
-            for kind, port in _actions(hooks.get(hook)):
+            for kind, port in _network_actions(hooks.get(hook)):
                 yield ("lifecycle", hook), kind, port
 
 
-def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def _check_answered(
+    at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context
+) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    others = any(True for _ in _others(pod))
+    others = any(True for _ in _other_containers(pod))
     if not pod.leads:
-        if not others and (reason := _silent(pod, pods, ctx)) is not None:
-            message = f"{reason}: nothing answers on port {port}; remove the probe"
+        if not others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
+            message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
         return
     command, listens = pods.command, find_served_port(pods.command)
     if command.engine is None or listens is None or not command.readable:
         return
     beside = {
-        entry.get("containerPort") for other in _others(pod) for entry in other.get("ports") or ()
+        entry.get("containerPort")
+        for other in _other_containers(pod)
+        for entry in other.get("ports") or ()
     }
     if port in {listens, pods.port, *beside}:
         return
@@ -157,28 +161,30 @@ def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -
     yield make_finding(
         PROBE_NOT_ANSWERED,
         at,
-        f"{command.engine.title} serves on port {listens}, and nothing answers on port {port}; "
+        f"{command.engine.title} serves on port {listens}, and nothing listens on port {port}; "
         f"probe {listens}",
     )
 
 
-def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
-    """Why a worker's pod serves nothing, None where that is not known."""
+def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
+    """Explain why a worker's pod serves nothing; None if it may serve."""
     if ctx.launcher is Launcher.RAY:
         return "launcher ray starts ray alone on workers"
     engine = pods.command.engine
     if ctx.launcher is Launcher.NONE:
-        written = worker.user_command
+        user_command = worker.user_command
         return (
-            "--headless serves nothing" if written.readable and written.has("--headless") else None
+            "--headless serves nothing"
+            if user_command.readable and user_command.has("--headless")
+            else None
         )
     if engine is not None and not engine.workers_answer:
         return f"{engine.title} serves on the leader alone"
     return None
 
 
-def _engine_probes(pods: RolePods) -> Iterator[Finding]:
-    """Checks what the probes of the engine's container ask."""
+def _check_engine_probes(pods: RolePods) -> Iterator[Finding]:
+    """Check what the probes of the engine's container ask."""
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
@@ -188,10 +194,10 @@ def _engine_probes(pods: RolePods) -> Iterator[Finding]:
         action = probe.get("httpGet") or {}
         port = action.get("port")
         if action and named.get(port, port) == find_served_port(command):
-            yield from _http((*at, "httpGet"), action, pods)
+            yield from _check_http_probe((*at, "httpGet"), action, pods)
 
 
-def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
+def _check_http_probe(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
@@ -218,18 +224,18 @@ def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
     return (is_set or pods.command.has("--api-key")) and "authorization" not in headers
 
 
-_REACHED = "probe, Service and pool would reach a port on which nothing listens"
+_REACHED = "probes, Service and pool would use a port on which nothing listens"
 
 
-def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Compares the port of a role with the one that its engine listens on.
+def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Compare the port of a role with the one that its engine listens on.
 
     A container beside the engine that listens on the port, such as a proxy of the user's, is what
     `port` is for: then there is no finding.
     """
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = leader.user_command, leader.command_path
-    engine, written = command.engine, command.port
+    engine, user_port = command.engine, command.port
     listens = find_served_port(command)
     if engine is None or listens is None or listens == port:
         return
@@ -239,25 +245,26 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     field = ctx.at("port")
-    if written is not None:
-        say = error if command.readable else warning
-        reason = f"{PORT_FLAG} {written} of the engine"
+    if user_port is not None:
+        make_finding = error if command.readable else warning
+        reason = f"{PORT_FLAG} {user_port} of the engine"
         if explicit is not None:
             message = (
-                f"{port} contradicts {reason} ({format_path(at)}): {_REACHED}; remove one of them"
+                f"{port} conflicts with {reason} ({format_path(at)}): {_REACHED}; remove one of "
+                "them"
             )
-            yield say(PORT_NOT_SERVED, field, message)
+            yield make_finding(PORT_NOT_SERVED, field, message)
         else:
             message = f"{reason} is not the port {port} of the role: {_REACHED}"
-            yield say(PORT_NOT_SERVED, at, message)
+            yield make_finding(PORT_NOT_SERVED, at, message)
         return
     reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
     way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
     if explicit is not None:
         # The entrypoint of somebody's own image may choose a port by itself.
-        say = error if command.program or command.image.stock else warning
+        make_finding = error if command.program or command.image.stock else warning
         message = f"{port} is not where the engine listens: {reason}: {way_out}"
-        yield say(PORT_NOT_SERVED, field, message)
+        yield make_finding(PORT_NOT_SERVED, field, message)
     else:
         message = f"the role is reached on port {port}, but {reason}: {way_out}"
         yield warning(PORT_NOT_SERVED, at, message)
@@ -271,29 +278,28 @@ _EARLY_SECONDS = 600
 
 
 def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks `startup`, and liveness probes that end an engine which still loads."""
+    """Check `startup`, and liveness probes that end an engine which still loads."""
     at, startup = ctx.at("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
-    yield from _short_startup(pods, ctx)
+    yield from _check_startup_probe(pods, ctx)
     if startup is None:
         if command.engine is not None:
-            yield from _early(at, leader.own)
+            yield from _check_liveness_probe(at, leader.own)
     elif startup.timeout is None and startup.model_size is None:
-        message = "needs timeout or modelSize, or the size of the service's model (model.size)"
+        message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, at, message)
     elif "startupProbe" in leader.own:
-        message = "the container has a startupProbe of its own; remove one of them"
+        message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
         yield error(
             ENGINE_UNKNOWN,
             at,
-            "how the program tells that it serves is not known; remove this, and write a "
-            "startupProbe into the template",
+            "requires a known engine; remove it, and write a startupProbe into the template",
         )
 
 
-def _early(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     probe = container.get("livenessProbe")
     if not isinstance(probe, Mapping) or "startupProbe" in container:
         return
@@ -310,12 +316,12 @@ def _early(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         yield warning(
             LIVENESS_PROBE_TOO_EARLY,
             at,
-            f"is not given, and the livenessProbe restarts a container that does not serve after "
-            f"{seconds} s: a model that takes longer never loads; give startup.timeout",
+            "is missing, and the livenessProbe restarts a container that is not ready after "
+            f"{seconds} s: a model that needs longer never loads; set startup.timeout",
         )
 
 
-def _short_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Compare the startup probe with the time that reading the weights takes."""
     probe = pods.leader.container.get("startupProbe")
     user_probe = "startupProbe" in pods.leader.own

@@ -17,7 +17,7 @@ PAIRED_SIZES_UNSUPPORTED = Rule("paired-sizes-unsupported")
 KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
-_Say = Callable[[Rule, Location, str], Finding]
+_MakeFinding = Callable[[Rule, Location, str], Finding]
 #: Settings that have to agree (`KvCache.must_agree`).
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
@@ -45,7 +45,7 @@ _DEFAULTS = {
 
 
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """What prefill and decode roles do not agree on.
+    """Report settings in which prefill and decode roles differ.
 
     Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
     may never meet, and other connectors may do without.
@@ -53,22 +53,22 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
     findings: list[Finding] = []
     if not all(sides):
-        findings = [_alone(ctx) for side in sides for ctx, _ in side]
+        findings = [_report_unpaired(ctx) for side in sides for ctx, _ in side]
     for prefiller, decoder in product(*sides):
-        findings += _pair(prefiller, decoder)
+        findings += _check_pair(prefiller, decoder)
     return findings
 
 
-def _alone(ctx: Context) -> Finding:
+def _report_unpaired(ctx: Context) -> Finding:
     other, rule = _ALONE[ctx.role.component_type]
     message = (
-        f"the service has no {other}, so no KV cache is handed over; add one, or use componentType "
-        "worker"
+        f"the service has no {other}, so no KV cache is transferred; add one, or use "
+        "componentType worker"
     )
     return warning(rule, ctx.at("componentType"), message)
 
 
-def _pair(
+def _check_pair(
     prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods]
 ) -> Iterator[Finding]:
     (first, first_pods), (second, second_pods) = prefiller, decoder
@@ -88,24 +88,28 @@ def _pair(
         if filled is None or read is None or filled == read:
             continue
         # The model's own configuration decides what `auto` means.
-        say: _Say = error if key in agreed and _AUTO not in (filled, read) else warning
+        make_finding: _MakeFinding = (
+            error if key in agreed and _AUTO not in (filled, read) else warning
+        )
         message = (
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
-            "cache; give both the same"
+            "cache; use the same value in both"
         )
-        yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
+        yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.rejects_unknown_models:
-        yield from _names(prefiller, decoder, refused="served name" in agreed)
+        yield from _check_served_names(prefiller, decoder, is_rejected="served name" in agreed)
     why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
-        say = error if paired else warning
+        make_finding = error if paired else warning
         flag = engine.size_flags["tensor"][0]
-        message = f"its {flag} does not fit that of role {first.role.name}: {why}; give both one"
-        yield say(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
+        message = (
+            f"its {flag} does not match that of role {first.role.name}: {why}; use the same in both"
+        )
+        yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
 
 
-def _names(
-    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, refused: bool
+def _check_served_names(
+    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, is_rejected: bool
 ) -> Iterator[Finding]:
     served = [pods.command.served_names for _, pods in (prefiller, decoder)]
     if served[0] is None or served[1] is None:
@@ -114,8 +118,10 @@ def _names(
     if not missing:
         return
     # Requests keep the name of their model on their way to the prefiller.
-    say: _Say = error if refused and len(missing) == len(served[1]) else warning
-    yield say(
+    make_finding: _MakeFinding = (
+        error if is_rejected and len(missing) == len(served[1]) else warning
+    )
+    yield make_finding(
         PAIRED_SETTINGS_DIFFER,
         decoder[0].at(),
         f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
@@ -148,40 +154,41 @@ _WRONG_WAY = {
 
 
 def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """What prefill and decode roles do not agree on; refused only where an EPP pairs them."""
+    """Compare the connectors of prefill and decode; an error only if a router pairs them."""
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
-        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvConnector)
+        if ctx.role.component_type in PAIRED
+        and isinstance(setup := _read_connector(pods), KvConnector)
     ]
     if not known:
         return
     first, wanted_pods, wanted = known[0]
-    say = error if first.pairing is not None else warning
+    make_finding = error if first.pairing is not None else warning
     for ctx, _, setup in known:
         wrong = _WRONG_WAY[ctx.role.component_type]
         if setup.role in wrong and setup.side_channel is None:
-            yield say(
+            yield make_finding(
                 KV_TRANSFER_WRONG_WAY,
                 ctx.at(),
-                f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
-                "goes from prefillers to decoders",
+                f"kv_role {setup.role} conflicts with componentType "
+                f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
+                "decoders",
             )
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
         return
     for ctx, pods, setup in known[1:]:
         engines = (_engine_name(pods), _engine_name(wanted_pods))
         if engines[0] != engines[1] or setup.transfers != wanted.transfers:
-            yield say(
+            yield make_finding(
                 PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
-                f"hands its KV cache over by {setup.name} ({engines[0]}), role "
-                f"{first.role.name} by {wanted.name} ({engines[1]}); all "
-                "prefillers and decoders need the same",
+                f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
+                f"with {wanted.name} ({engines[1]}); use the same in all prefillers and decoders",
             )
 
 
-def _setup(pods: RolePods) -> KvConnector | str | None:
+def _read_connector(pods: RolePods) -> KvConnector | str | None:
     if pods.kv is not None and pods.kv.connector is not None:
         return pods.kv.connector
     return pods.command.connector
@@ -192,7 +199,7 @@ def _engine_name(pods: RolePods) -> str | None:
 
 
 def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warns of worker roles of one service that serve different names."""
+    """Warn of worker roles of one service that serve different names."""
     known = [
         (ctx, names)
         for ctx, pods in roles
@@ -211,5 +218,6 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
             SERVED_MODELS_DIFFER,
             ctx.at(),
             f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
-            "requests go to pods of both, and some get 404; give both one --served-model-name",
+            "pods of both receive requests, so some get 404; give both the same "
+            "--served-model-name",
         )

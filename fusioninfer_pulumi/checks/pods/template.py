@@ -27,7 +27,7 @@ from fusioninfer_pulumi.schemas.schema_check import pod_template_findings
 
 
 class Owner(enum.Enum):
-    """Whose pod template it is."""
+    """Owner of a pod template."""
 
     STATEFUL_SET = enum.auto()
     DEPLOYMENT = enum.auto()
@@ -40,7 +40,7 @@ _RESTART_POLICY: Location = ("spec", "restartPolicy")
 def check_template(
     template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
 ) -> Iterator[Finding]:
-    """Checks a finished pod template; locations are relative to it."""
+    """Check a finished pod template; locations are relative to it."""
     for finding in pod_template_findings(template):
         if owner is not Owner.JOB or finding.location != _RESTART_POLICY:
             yield finding
@@ -58,11 +58,11 @@ def check_template(
                 )
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
-                message = f"{shown(name)} names two containers of the pod"
+                message = f"{shown(name)} is the name of two containers in the pod"
                 yield error(DUPLICATE_NAME, (*at, "name"), message)
     priority = spec.get("priority")
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
-        message = "is set by the API server, by priorityClassName alone; name a class instead"
+        message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
 
 
@@ -71,13 +71,13 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
     for index, port in known_mappings(container.get("ports")):
         name = known_text(port.get("name"))
         if name and name in names:
-            message = f"{shown(name)} names two ports of the container"
+            message = f"{shown(name)} is the name of two ports in the container"
             yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
 
 def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
-    """The names of a list's items, None where they are not all known."""
+    """Return the names of a list's items, None if not all are known."""
     value = spec.get(key)
     if is_output(value) or any(
         is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
@@ -104,22 +104,22 @@ _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """A string that is known, else the empty one."""
+    """Return a string, the empty one for other values such as Outputs."""
     return value if isinstance(value, str) else ""
 
 
 def known_mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping that is known, else an empty one."""
+    """Return a mapping, an empty one for other values."""
     return value if isinstance(value, Mapping) else {}
 
 
 def known_list(value: Any) -> Sequence[Any]:
-    """A list that is known, else an empty one."""
+    """Return a list, an empty one for other values."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
 def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The known mappings of a list with their indexes."""
+    """Yield the known mappings of a list with their indexes."""
     for index, item in enumerate(known_list(value)):
         if isinstance(item, Mapping):
             yield index, item
@@ -128,7 +128,7 @@ def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def resource_findings(
     at: Location, resources: Any, claims: Collection[str] | None
 ) -> Iterator[Finding]:
-    """Checks the resources of a container.
+    """Check the resources of a container.
 
     Args:
         at: Where they stand.
@@ -143,7 +143,7 @@ def resource_findings(
 def check_name_exists(
     at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
-    """Checks that a list of the pod has the name of an item that refers to it."""
+    """Check that a list of the pod has the name of an item that refers to it."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f"; it has {', '.join(sorted(names))}" if names else ""
@@ -152,7 +152,7 @@ def check_name_exists(
 
 
 def amounts(resources: Any) -> dict[str, Decimal]:
-    """The quantities of a mapping, as far as they are known."""
+    """Return the known quantities of a mapping."""
     quantities = {}
     for name, amount in known_mapping(resources).items():
         parsed = parsed_amount(amount)
@@ -162,7 +162,7 @@ def amounts(resources: Any) -> dict[str, Decimal]:
 
 
 def parsed_amount(amount: Any) -> Decimal | None:
-    """A quantity, None where it is none or not known."""
+    """Parse a quantity; None if it is invalid or unknown."""
     try:
         return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
     except ValueError:
@@ -207,7 +207,7 @@ def _name(at: Location, name: str) -> Iterator[Finding]:
     )
     out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
     what = "name" if "/" in name else "of a container"
-    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is no resource {what}; {out}")
+    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")
 
 
 def is_known_form(name: str) -> bool:

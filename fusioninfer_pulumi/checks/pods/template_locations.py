@@ -32,13 +32,13 @@ _ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name:
 
 
 def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Warns of credentials in the templates of a role."""
+    """Warn of credentials in the templates of a role."""
     for pod in pods.written:
         yield from check_credentials(pod.path, pod.written)
 
 
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warns of each literal credential among the variables and arguments of a template.
+    """Warn of each literal credential among the variables and arguments of a template.
 
     What refers to a variable is no literal.
     """
@@ -51,14 +51,14 @@ def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Fin
 
 
 def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Warns of each literal credential among the variables of a container."""
+    """Warn of each literal credential among the variables of a container."""
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         if is_credential(name, variable.get("value")):
             yield warning(
                 CREDENTIAL_IN_PLAIN_TEXT,
                 (*at, "env", index, "value"),
-                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
                 f"{_ADVICE}",
             )
 
@@ -72,7 +72,7 @@ def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
             yield warning(
                 CREDENTIAL_IN_PLAIN_TEXT,
                 (*at, key, index),
-                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
                 f"take it from a variable, $(NAME), and {_ADVICE}",
             )
 
@@ -88,7 +88,7 @@ _JOB_FIELDS: Mapping[str, Location] = {
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yields what the API server refuses of a role's pods, once for both of their templates."""
+    """Yield what the API server refuses of a role's pods, once for both of their templates."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.each:
         for finding in check_template(pod.template):
@@ -100,18 +100,18 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             seen.add((moved.rule, moved.location))
 
 
-def is_generated_label(written: Any, location: Location) -> bool:
+def is_generated_label(user_template: Any, location: Location) -> bool:
     """Whether a location is that of a label which the user did not write.
 
     Names that become labels are checked where they are planned.
     """
-    metadata = known_mapping(known_mapping(written).get("metadata"))
+    metadata = known_mapping(known_mapping(user_template).get("metadata"))
     user_labels = known_mapping(metadata.get("labels"))
     return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
 
 
-def find_user_location(finished: Any, written: Any, location: Location) -> Location:
-    """Returns a location of a finished template in the template that the user wrote.
+def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
+    """Return a location of a finished template in the template that the user wrote.
 
     Generated items of lists stand behind those of the user, or are merged with them by name. What
     the user did not write is reported at the field that it would stand in.
@@ -119,24 +119,24 @@ def find_user_location(finished: Any, written: Any, location: Location) -> Locat
     at: list[str | int] = []
     for position, part in enumerate(location):
         if isinstance(part, int):
-            index = _index(finished, written, part)
+            index = _find_user_index(finished, user_template, part)
             if index is None:
                 break
             at.append(index)
-            finished, written = finished[part], written[index]
+            finished, user_template = finished[part], user_template[index]
         else:
-            if not isinstance(written, Mapping):
+            if not isinstance(user_template, Mapping):
                 break
-            if part not in written and position < len(location) - 1:
+            if part not in user_template and position < len(location) - 1:
                 break
             at.append(part)
-            finished, written = known_mapping(finished).get(part), written.get(part)
+            finished, user_template = known_mapping(finished).get(part), user_template.get(part)
     return tuple(at)
 
 
-def _index(finished: Any, written: Any, index: int) -> int | None:
-    """Index of an item of a finished list among the user's, None where it is generated."""
-    items = known_list(written)
+def _find_user_index(finished: Any, user_template: Any, index: int) -> int | None:
+    """Return the index of a finished item in the user's list, None if it is generated."""
+    items = known_list(user_template)
     name = known_mapping(finished[index]).get("name")
     if index < len(items) and known_mapping(items[index]).get("name") == name:
         return index
@@ -149,7 +149,7 @@ def _index(finished: Any, written: Any, index: int) -> int | None:
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     at = find_user_location(pod.template, pod.written, location)
-    generated = _generated(pod, location) if at != location else None
+    generated = _find_generated_item(pod, location) if at != location else None
     if generated is None:
         return (*pod.path, *at)
     field, ordinal, rest = generated
@@ -164,8 +164,8 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     return (*pod.path, *at)
 
 
-def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
-    """List, ordinal and rest of a location in an item that a pass added to a list of the pod."""
+def _find_generated_item(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
+    """Return list, ordinal and rest of a location in a generated item of a list."""
     if len(location) < 3:
         return None
     field, index = location[1], location[2]
@@ -176,7 +176,7 @@ def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None
 
 
 def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
-    """Checks the container that fetches a model, and the Job that fills its cache."""
+    """Check the container that fetches a model, and the Job that fills its cache."""
     if model is None or plan is None:
         return
     yield from check_variables(("model", "fetcher"), model.fetcher.env)
@@ -192,20 +192,20 @@ def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Itera
 
 
 def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
-    """Checks the pods of an endpoint picker; findings stand at what the user wrote of them."""
+    """Check the pods of an endpoint picker; findings stand at what the user wrote of them."""
     if routing is None or routing.picker is None:
         return
     at: Location = (*routing.at, "endpointPicker")
     epp = routing.picker.epp
-    written = epp.args.template or {}
-    yield from check_credentials((*at, "template"), written)
-    finished = overlay(pod_template(epp), written)
+    user_template = epp.args.template or {}
+    yield from check_credentials((*at, "template"), user_template)
+    finished = overlay(pod_template(epp), user_template)
     for finding in check_template(finished, Owner.DEPLOYMENT):
         location = finding.location
-        if is_generated_label(written, location):
+        if is_generated_label(user_template, location):
             continue
-        kept = find_user_location(finished, written, location)
-        if len(kept) < len(location) and "resources" in location:
+        user_location = find_user_location(finished, user_template, location)
+        if len(user_location) < len(location) and "resources" in location:
             yield finding.at(*at, *location[location.index("resources") :])
         else:
-            yield finding.at(*at, "template", *kept)
+            yield finding.at(*at, "template", *user_location)

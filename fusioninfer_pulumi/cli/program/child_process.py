@@ -92,8 +92,11 @@ def main(connection: Connection, request: Request) -> None:
     def send(message: Any) -> None:
         data = io.BytesIO()
         _Pickler(data).dump(message)
-        with lock:
-            connection.send_bytes(data.getvalue())
+        try:
+            with lock:
+                connection.send_bytes(data.getvalue())
+        except OSError:  # the program has closed it, such as with `os.closerange`
+            os._exit(1)
 
     def give_up() -> None:
         text = f"the program did not end within {request.limit:g} s; it is blocked at"
@@ -282,6 +285,18 @@ def _failure(problem: BaseException, root: Path) -> ProgramError:
     """Says what a program raised; an exception of the user's own keeps the lines of its message."""
     if isinstance(problem, ProgramError):
         return problem
+    if isinstance(problem, InvalidServiceError):
+        # Those of the component are a RunError, too, and end with their rules.
+        titled = zip(problem.titles, problem.findings, strict=True)
+        lines = [f"{title}: {finding}" if title else str(finding) for title, finding in titled]
+        lines[:1] = [f"InvalidServiceError: {line}" for line in lines[:1]]
+        return ProgramError(
+            *(
+                replace(finding, location=(), converted=(), message=line)
+                for finding, line in zip(problem.findings, lines, strict=True)
+            ),
+            frames=_frames(problem, root),
+        )
     message = str(problem)
     if isinstance(problem, RunError):
         # Meant to end a program without a traceback; the text of a missing config value has two
@@ -302,14 +317,6 @@ def _failure(problem: BaseException, root: Path) -> ProgramError:
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
     lines = [line for line in text.splitlines() if line]
     frames = _frames(problem, root)
-    if isinstance(problem, InvalidServiceError) and len(problem.findings) == len(lines):
-        return ProgramError(
-            *(
-                replace(finding, location=(), converted=(), message=line)
-                for finding, line in zip(problem.findings, lines, strict=True)
-            ),
-            frames=frames,
-        )
     return ProgramError(*(error(PROGRAM_FAILED, (), line) for line in lines), frames=frames)
 
 

@@ -199,5 +199,7 @@ def _how_it_ended(status: int | None, limit: float) -> str:
         return f"the program did not end within {limit:g} s"
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), as the system does when memory runs out"
-    how = "it crashed, or called os._exit" if status else "it called os._exit"
+    how = "it called os._exit"
+    if status:
+        how = "it crashed, called os._exit, or closed all file descriptors (os.closerange)"
     return f"the program terminated its process with status {status}: {how}"

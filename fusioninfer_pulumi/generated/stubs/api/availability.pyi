@@ -25,7 +25,7 @@ class StartupArgs(SpecModel):
     "What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> StartupArgs: ...
+    def _check_conflict(self) -> StartupArgs: ...
 
 class WhenUnsatisfiable(str, enum.Enum):
     """The scheduler's choice when a pod violates the spread."""
@@ -64,4 +64,4 @@ class DisruptionBudgetArgs(SpecModel):
     "`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that\n    are not ready may be evicted when the budget is used up."
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DisruptionBudgetArgs: ...
+    def _check_conflict(self) -> DisruptionBudgetArgs: ...
