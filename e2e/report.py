@@ -1,9 +1,8 @@
-"""What the end-to-end tests prove, written to `docs/verified.md` and held against it.
+"""Write `docs/verified.md` from the claims of the end-to-end tests, and compare it with them.
 
-A test says what it proves by the marker `proves`. A whole run compares the document with the
-markers, so that no claim stands there without a test. `--write-verified` writes it once every claim
-has been proved, in this run or in earlier ones of the same code. With `-n` (pytest-xdist) the
-workers know the claims and the main process what passed.
+The marker `proves` has a test's claim. A complete run fails if the page and the markers differ.
+`--write-verified` writes the page once every claim passed, in this run or in earlier runs of the
+same code. With `-n` (pytest-xdist) the workers know the claims, and the main process the outcomes.
 """
 
 from __future__ import annotations
@@ -32,17 +31,16 @@ COMPONENTS = {
     "volcano": "Volcano scheduler",
     "kwok": "kwok, in place of kubelets",
 }
-"""Names of the tools that have better ones than those of the catalog."""
+"""Titles of tools whose catalog names are unclear."""
 
-BESIDE = (
+OTHER_COMPONENTS = (
     (versions.CLI, "3.246.0", "on PATH, else skipped"),
     ("Pulumi SDK for Python", "3.272.0", "PyPI"),
     ("Pulumi Kubernetes SDK for Python", "4.34.2", "PyPI"),
     (versions.PROVIDER, "4.29.0", "on PATH, else skipped"),
     ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped; they do not say it"),
 )
-"""What no Go module of ours builds, in the versions with which its claims were proved: those that
-say theirs are asked before the document is written."""
+"""Components that no Go module here builds; reported versions are checked before writing."""
 
 HEAD = """\
 # Which behaviour is verified, and on which components
@@ -56,14 +54,14 @@ fails if this page and the tests differ.
 
 _CLUSTER = "Kubernetes {kubernetes}, LeaderWorkerSet {lws}, Volcano {volcano}"
 RUNS_ON = {
-    "engine": f"Pulumi CLI {BESIDE[0][1]}, {_CLUSTER}",
+    "engine": f"Pulumi CLI {OTHER_COMPONENTS[0][1]}, {_CLUSTER}",
     "serve": "vLLM 0.32.0, Envoy and kubelet on Kubernetes {kubernetes}",
     "strategies": "Endpoint pickers {epp12}, {epp15} and llm-d 0.10.0",
     "": _CLUSTER,
 }
 """Folder of a test -> the components that its tests run on."""
 
-NOT_PROVED = """\
+NOT_VERIFIED = """\
 ## Not verified
 
 - **GPUs.** No accelerator, driver or device plugin was used. vLLM runs a two-layer model with
@@ -81,24 +79,24 @@ NOT_PROVED = """\
 """
 
 PROVED = "e2e/proved"
-"""Where pytest's cache keeps the tests that have passed, and with which code."""
+"""Key of pytest's cache: passed tests and the digest of their code."""
 
 _SHARED = "verified"
-"""Where a worker leaves what it has collected."""
+"""Key under which a worker hands over its claims."""
 
-STATES = ("proved", "not proved", "skipped", "left out")
+STATES = ("verified", "not verified", "skipped", "deselected")
 
 
 @dataclass
 class Claim:
-    """One sentence of the document.
+    """One row of the page.
 
     Attributes:
-        text: The sentence.
+        text: The claim.
         file: Test file.
         test: Test function.
-        by_hand: Whether CI leaves it out.
-        needs: Programs that no registry offers, without which its tests are skipped.
+        by_hand: Whether CI skips it.
+        needs: Programs that must be installed, else its tests are skipped.
         cases: Node ids of its tests.
     """
 
@@ -111,7 +109,7 @@ class Claim:
 
 
 class Report:
-    """A plugin that watches which claims are proved in this run."""
+    """Plugin that records which claims pass in this run."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -123,7 +121,7 @@ class Report:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note all claims, before any test is left out."""
+        """Record all claims before tests are deselected."""
         for item in items:
             marker = item.get_closest_marker("proves")
             if marker is None:
@@ -141,23 +139,23 @@ class Report:
         self.is_whole = files <= {item.path for item in items} and not named
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which tests will run."""
+        """Record which tests will run."""
         self.selected = {item.nodeid for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a test ended."""
+        """Record the outcome of a test."""
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.nodeid] = report.outcome
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a worker has collected; each one collects all."""
+        """Read the claims of a worker; each worker collects all tests."""
         output = getattr(node, "workeroutput", {})
         if _SHARED in output:
             self.claims, self.selected, self.is_whole = pickle.loads(output[_SHARED])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Compare the document with this run, or write it."""
+        """Compare the page with this run, or write it."""
         if hasattr(self.config, "workeroutput"):
             shared = pickle.dumps((self.claims, self.selected, self.is_whole))
             self.config.workeroutput[_SHARED] = shared
@@ -174,7 +172,7 @@ class Report:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write(self) -> None:
-        """Write the document if nothing is left to be proved, else say what is."""
+        """Write the page if every claim passed, else report the others."""
         passed = {case for case in self.selected if self.outcomes.get(case) == "passed"}
         cache = self.config.cache
         if cache is not None:
@@ -183,59 +181,56 @@ class Report:
             passed |= set(known["cases"]) if known.get("code") == code else set()
             cache.set(PROVED, {"code": code, "cases": sorted(passed)})
         missing = [claim.text for claim in self.claims.values() if not claim.cases <= passed]
-        self.problems += [f"not proved yet with this code: {text}" for text in missing]
-        self.problems += differing(versions.found())
+        self.problems += [f"not verified yet with this code: {text}" for text in missing]
+        self.problems += outdated_versions(versions.found())
         if not self.is_whole:
-            self.problems.append("not all files were collected: choose tests by -m and -k alone")
+            self.problems.append("not all files were collected: select tests with -m and -k only")
         if not self.problems:
             DOCUMENT.write_text(document(list(self.claims.values())), encoding="utf-8")
 
     def _compare(self) -> None:
-        """Find claims that were not proved, and a document that says anything else."""
-        skipped = [c.text for c in self.claims.values() if self._state(c) == "not proved"]
-        self.problems += [f"claimed, but not proved in this run: {text}" for text in skipped]
+        """Report claims that did not pass, and differences of the page."""
+        skipped = [c.text for c in self.claims.values() if self._state(c) == "not verified"]
+        self.problems += [f"claimed, but not verified in this run: {text}" for text in skipped]
         if document(list(self.claims.values())) != DOCUMENT.read_text(encoding="utf-8"):
             self.problems.append(
-                "docs/verified.md does not say what the tests prove; write it anew with "
+                "docs/verified.md differs from the tests; regenerate it with "
                 "python -m pytest e2e --write-verified"
             )
 
     def _state(self, claim: Claim) -> str:
         if not claim.cases & self.selected:
-            return "left out"
+            return "deselected"
         outcomes = {self.outcomes.get(case) for case in claim.cases & self.selected}
         if outcomes == {"passed"}:
-            return "proved"
-        return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not proved"
+            return "verified"
+        return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not verified"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell how many claims this run proved."""
+        """Print how many claims passed."""
         states = [self._state(claim) for claim in self.claims.values()]
         counts = {state: states.count(state) for state in STATES}
-        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        terminalreporter.write_line(f"claims of docs/verified.md: {told or 'none'}")
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        terminalreporter.write_line(f"claims of docs/verified.md: {summary or 'none'}")
         for problem in self.problems:
             terminalreporter.write_line(problem, red=True)
 
 
-def differing(found: Mapping[str, str]) -> list[str]:
-    """What is wrong with BESIDE.
+def outdated_versions(found: Mapping[str, str]) -> list[str]:
+    """Return a problem for each outdated version of OTHER_COMPONENTS.
 
     Args:
-        found: Versions of what is here, by name.
-
-    Returns:
-        A line for each one that BESIDE gives another version.
+        found: Installed versions by name.
     """
     return [
-        f"{name} {found[name]} is here, and the document would say {stated}: change BESIDE"
-        for name, stated, _ in BESIDE
-        if found.get(name, stated) != stated
+        f"{name} {found[name]} is installed, OTHER_COMPONENTS has {listed}; update it"
+        for name, listed, _ in OTHER_COMPONENTS
+        if found.get(name, listed) != listed
     ]
 
 
 def code_digest() -> str:
-    """What tells one state of the code from another."""
+    """Return a digest of the code that claims depend on."""
     digest = hashlib.sha256()
     for folder in ("fusioninfer_pulumi", "e2e", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):
@@ -245,14 +240,14 @@ def code_digest() -> str:
 
 
 def document(claims: list[Claim]) -> str:
-    """The whole text of `docs/verified.md`."""
+    """Return the text of `docs/verified.md`."""
     rows = [
         f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
         for tool in sorted(TOOLS, key=lambda tool: list(COMPONENTS).index(tool.name)
                            if tool.name in COMPONENTS else len(COMPONENTS))
         if not tool.optional
     ]  # fmt: skip
-    rows += [f"| {name} | {version} | {source} |" for name, version, source in BESIDE]
+    rows += [f"| {name} | {version} | {source} |" for name, version, source in OTHER_COMPONENTS]
     parts = [HEAD, "## Components\n\n| Component | Version | Built from |\n|---|---|---|"]
     parts[-1] += "\n" + "\n".join(rows) + "\n"
     releases = {re.sub(r"-0\.9$|[-.]", "", tool.name): tool.version for tool in TOOLS}
@@ -261,7 +256,7 @@ def document(claims: list[Claim]) -> str:
         table = [f"## {title.format(**releases)}\n\n| Claim | Test |\n|---|---|"]
         table += [_row(claim) for claim in claims if _folder(claim) == folder]
         parts.append("\n".join(table) + "\n")
-    return "\n".join([*parts, NOT_PROVED])
+    return "\n".join([*parts, NOT_VERIFIED])
 
 
 def _folder(claim: Claim) -> str:
@@ -276,11 +271,13 @@ def _row(claim: Claim) -> str:
 
 def add_options(parser: pytest.Parser) -> None:
     """Add `--write-verified`."""
-    parser.addoption("--write-verified", action="store_true", help="write docs/verified.md anew")
+    parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
 
 
 def register(config: pytest.Config) -> None:
-    """Start watching; UsageError where CI would write what it is to compare."""
+    """Register the plugin; raise UsageError if CI would write what it compares."""
     if config.getoption("--write-verified") and os.environ.get("CI"):
-        raise pytest.UsageError("--write-verified would make the comparison pass: not in CI")
+        raise pytest.UsageError(
+            "--write-verified would make the comparison pass; do not use it in CI"
+        )
     config.pluginmanager.register(Report(config), "verified")

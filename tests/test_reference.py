@@ -44,7 +44,7 @@ def test_the_page_of_rules_is_current() -> None:
 @pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="argparse words its help in its own way in each version"
 )
-def test_the_command_line_is_the_parsers() -> None:
+def test_command_line_page_is_current() -> None:
     path = ROOT / "docs" / "reference" / "command-line.md"
     assert path.read_text(encoding="utf-8") == pages()["command-line.md"], "make regenerate"
 
@@ -56,7 +56,7 @@ def test_command_examples_are_one_line_each() -> None:
         assert "fusioninfer-pulumi" in line
 
 
-def test_the_values_that_may_be_outputs_are_the_models() -> None:
+def test_outputs_page_is_current() -> None:
     path = ROOT / "docs" / "reference" / "pulumi-outputs.md"
     assert path.read_text(encoding="utf-8") == pages()["pulumi-outputs.md"], "make regenerate"
 
@@ -83,7 +83,7 @@ def must_be_known(value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("field", [*may_be_outputs(None), *must_be_known(None)])
-def test_what_the_page_says_about_containers_holds(
+def test_container_fields_accept_outputs_as_documented(
     field: str, output: Callable[[Any], Any]
 ) -> None:
     value = output("x")
@@ -98,7 +98,7 @@ def test_what_the_page_says_about_containers_holds(
     assert any(f"`{field}`" in row.split("|")[column] for row in rows if row.count("|") == 3)
 
 
-def test_the_fields_are_the_models() -> None:
+def test_fields_page_is_current() -> None:
     path = ROOT / "docs" / "reference" / "fields.md"
     assert path.read_text(encoding="utf-8") == pages()["fields.md"], "make regenerate"
 

@@ -11,7 +11,7 @@ ENGINE = Path(__file__).parent.parent / "e2e" / "engine"
 
 
 @pytest.mark.parametrize("path", sorted(ENGINE.glob("test_*.py")), ids=lambda path: path.stem)
-def test_claims_of_the_engine_say_what_they_need(path: Path) -> None:
+def test_engine_claims_name_required_programs(path: Path) -> None:
     calls = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Call)]
     claims = [call for call in calls if ast.unparse(call.func) == "pytest.mark.proves"]
     assert claims

@@ -12,13 +12,22 @@ _NAME = (
     r"|MODELSCOPE_SDK_TOKEN|AWS_SESSION_TOKEN|AZURE_STORAGE_(?:KEY|SAS_TOKEN|CONNECTION_STRING)"
     r"|(?:\w+_)?(?:API|AUTH|ACCESS|BEARER)_TOKEN"
     r"|(?:\w+_)?(?:API|SECRET|SECRET_ACCESS|PRIVATE)_KEY"
-    r"|(?:\w+_)?(?:PASSWORD|PASSWD|CLIENT_SECRET))"
+    r"|(?:\w+_)?(?:PG)?(?:PASSWORD|PASSWD)|(?:\w+_)?(?:CLIENT_SECRET|AUTHORIZATION))"
 )
 _VARIABLE = re.compile(_NAME, re.IGNORECASE)
 # Forms of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
 _LOOK = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
     r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+# `scheme://user:PASSWORD@host` and `Authorization: Bearer TOKEN`.
+_IN_URL = re.compile(
+    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@'"]*:)(?P<value>[^\s/@'"$]+)(?=@)""", re.IGNORECASE
+)
+_HEADER = re.compile(
+    r"""(?P<before>\bAuthorization["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|Token)\s+)?)"""
+    r"""(?P<value>[^\s"'$,;]+)""",
+    re.IGNORECASE,
 )
 _FLAGS = r"--(?:api-key|admin-api-key|hf-token)"
 _FLAG = re.compile(rf"(?P<flag>{_FLAGS})(=(?P<value>.*))?", re.DOTALL)
@@ -32,7 +41,11 @@ _IN_TEXT = re.compile(
 
 def is_credential(name: str, value: Any) -> bool:
     """Return whether a variable holds a credential; what refers to another variable does not."""
-    return _is_literal(value) and bool(_VARIABLE.fullmatch(name) or _LOOK.search(value))
+    return _is_literal(value) and (bool(_VARIABLE.fullmatch(name)) or _has_credential(value))
+
+
+def _has_credential(text: str) -> bool:
+    return any(pattern.search(text) for pattern in (_LOOK, _IN_URL, _HEADER))
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
@@ -43,7 +56,7 @@ def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
     values = {place for index, _, at, _ in flags for place in (index, at)}
     for index, word in enumerate(words):
         is_other = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
-        if is_other and _LOOK.search(word):
+        if is_other and _has_credential(word):
             arguments.append((index, "one of its words"))
     return sorted(arguments)
 
@@ -89,5 +102,6 @@ def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
 
 def _without_in_text(text: str, mask: Callable[[str], str]) -> str:
     text = _PEM.sub(lambda match: mask(match[0]), text)
-    text = _IN_TEXT.sub(lambda match: match["before"] + mask(match["value"]), text)
+    for pattern in (_IN_URL, _HEADER, _IN_TEXT):
+        text = pattern.sub(lambda match: match["before"] + mask(match["value"]), text)
     return _LOOK.sub(lambda match: mask(match[0]), text)

@@ -24,6 +24,9 @@ def pods(value: str, look: str) -> Any:
             env=[
                 {"name": "HF_TOKEN", "value": value},
                 {"name": "AWS_SECRET_ACCESS_KEY", "value": value},
+                {"name": "PGPASSWORD", "value": value},
+                {"name": "DATABASE_URL", "value": f"postgres://user:{value}@db/name"},
+                {"name": "HEADERS", "value": f"Authorization: Bearer {value}"},
                 {"name": "OTHER", "value": look},
                 {"name": "OPEN", "value": "shown"},
             ],
@@ -44,7 +47,11 @@ def secret(value: str, _: str) -> list[Any]:
 
 
 def config(value: str, look: str) -> list[Any]:
-    data = {"run.sh": f"PASSWORD='{value}' run {look}"}
+    data = {
+        "run.sh": f"PASSWORD='{value}' PGPASSWORD={value} run {look}",
+        "url": f"redis://:{value}@cache:6379",
+        "headers.json": f'{{"Authorization": "Basic {value}"}}',
+    }
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}]
 
 

@@ -143,7 +143,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "absurdly deep": ("[" * 5000, ["F: nested deeper than"]),
     "a key twice": (
         good() + "kind: InferenceService\n",
-        ['F: line 20, column 1: key "kind" stands twice'],
+        ['F: line 20, column 1: key "kind" is duplicated'],
     ),
     "several problems": (
         good(replicas=-1, port=0, multinode={"nodeCount": 0}),

@@ -246,7 +246,7 @@ def by_name(objects: Objects) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str) -> None:
+def test_objects_match_document_except_listed_deviations(case: str) -> None:
     manifest, names = CASES[case]
     ours, expected = list(rendered(manifest)), document(*names)
     for deviate in DEVIATIONS.values():
@@ -254,7 +254,7 @@ def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str
     assert by_name(ours) == by_name(expected)
 
 
-def test_the_pod_group_of_story_4_is_the_documents() -> None:
+def test_podgroup_of_story_4_matches_document() -> None:
     ours = [rendered(fixture("fusioninfer-story-4-disaggregated-multinode"))[0]]
     expected = document("story-4-podgroup")
     the_namespace_is_always_set(expected, ours)
@@ -262,13 +262,13 @@ def test_the_pod_group_of_story_4_is_the_documents() -> None:
     assert ours == expected
 
 
-def test_every_generated_object_of_the_document_is_compared() -> None:
+def test_every_document_object_is_compared() -> None:
     compared = {name for _, names in CASES.values() for name in names} | {"story-4-podgroup"}
     assert {path.stem for path in (FIXTURES / "documents").glob("*.yaml")} == compared
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_a_listed_deviation_still_deviates(name: str) -> None:
+def test_listed_deviation_is_needed(name: str) -> None:
     differ = []
     for manifest, names in CASES.values():
         ours, expected = list(rendered(manifest)), document(*names)
@@ -279,7 +279,7 @@ def test_a_listed_deviation_still_deviates(name: str) -> None:
     assert any(differ)
 
 
-def test_every_deviation_of_the_objects_is_explained() -> None:
+def test_every_deviation_is_explained() -> None:
     text = DEVIATIONS_TEXT.read_text(encoding="utf-8")
     section = text.partition("\n## Generated objects\n")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", section.partition("|---|")[2], re.MULTILINE))

@@ -16,7 +16,7 @@ MANIFESTS = re.findall(
 
 
 @pytest.mark.parametrize("text", MANIFESTS)
-def test_manifest_of_the_docs_works(text: str) -> None:
+def test_documented_manifest_is_accepted(text: str) -> None:
     manifest = yaml.safe_load(text)
     assert problems(manifest) == []
     assert warnings(manifest) == []

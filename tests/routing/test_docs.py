@@ -9,7 +9,7 @@ from fusioninfer_pulumi.routing.gateway_implementations import IMPLEMENTATIONS, 
 TEXT = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
 
 
-def test_every_gateway_has_its_row() -> None:
+def test_gateway_table_matches_implementations() -> None:
     section = TEXT.partition("## Gateways\n")[2].partition("\n## ")[0]
     table = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
     rows = {cells[0].split("`")[1]: cells for cells in table[1:]}
