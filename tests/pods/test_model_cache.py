@@ -164,7 +164,7 @@ def test_invalid_cache_is_rejected(manifest: Any, expected: list[str]) -> None:
 
 
 def test_pods_that_have_to_share_a_node_are_warned_of() -> None:
-    storage = {"size": "50Gi", "accessModes": ["ReadWriteOnce"]}
+    storage = {"size": "100Gi", "accessModes": ["ReadWriteOnce"]}
     model = {"uri": HF, "cache": {"storage": storage, "warmUp": True}}
     two = service(role(replicas=2, template=template(container(args=None))), model=model)
     (one,) = warnings(two)
