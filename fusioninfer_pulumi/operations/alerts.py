@@ -201,14 +201,14 @@ def prometheus_rule(
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK
-    own = {"namespace": plan.namespace, "service": plan.service}
+    common = {"namespace": plan.namespace, "service": plan.service}
     built = metadata(plan, object_names.alerts(plan.service), {labels.SERVICE: plan.service})
     rules = [
         {
             "alert": alert.name,
             "expr": alert.expression,
             "for": alert.hold,
-            "labels": {**own, **alert.labels, "severity": alert.severity, **args.alerts.labels},
+            "labels": {**common, **alert.labels, "severity": alert.severity, **args.alerts.labels},
             "annotations": {
                 "summary": f"{plan.namespace}/{plan.service}: {alert.summary}",
                 "description": f"{alert.summary} {alert.action}",

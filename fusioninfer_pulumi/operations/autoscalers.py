@@ -197,12 +197,12 @@ def target_metrics(
         if epp is None or epp.family.flow_control is None:
             return ()
         flow = epp.family.flow_control
-        held, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
+        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
         # Nothing, and not zero, where the picker is not read: replicas stay as they are.
         read = f"and on() (max(up{{{picker}}}) == 1)"
         waiting = f"({_sum(load.waiting, engine)} or vector(0))"
-        queries["waiting"] = f"({held} + {waiting}) {read}"
-        queries["in-flight"] = f"({held} + {running}) {read}"
+        queries["waiting"] = f"({queued} + {waiting}) {read}"
+        queries["in-flight"] = f"({queued} + {running}) {read}"
     return tuple(
         AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
         for name, value in _values(args).items()

@@ -53,9 +53,9 @@ def render_dashboards(
 def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[str, Any]:
     """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
-    own = GRAFANA_LABELS if args is None or not args.labels else args.labels
+    chosen = GRAFANA_LABELS if args is None or not args.labels else args.labels
     built = metadata(
-        plan, object_names.dashboards(plan.service), {**own, labels.SERVICE: plan.service}
+        plan, object_names.dashboards(plan.service), {**chosen, labels.SERVICE: plan.service}
     )
     if args is not None and args.folder is not None:
         built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}

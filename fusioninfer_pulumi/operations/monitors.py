@@ -95,8 +95,8 @@ def _engine(service: str, role: RolePlan) -> EngineMonitor:
 def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     """Return the leader's container port of that number, None if no container declares it."""
     leader = role.pods.leader
-    others = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
-    for container in (leader.container, *others):
+    containers = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
+    for container in (leader.container, *containers):
         for entry in container.get("ports") or ():
             if isinstance(entry, Mapping) and entry.get("containerPort") == port:
                 return entry

@@ -42,7 +42,7 @@ _REVISION_LENGTH = 10
 
 #: What is done to the user's templates, in this order.
 PASSES: tuple[Pass, ...] = (
-    # What the user could have written into each of the templates.
+    # Fields that users could set in each of the templates.
     model,
     device_claims,
     rdma,
@@ -98,16 +98,16 @@ def contexts(
             meta=meta,
             position=position,
             role=role,
-            written=written,
+            written=user_pods,
             nodes=role.nodes,
-            launcher=_launcher(role, written),
+            launcher=_launcher(role, user_pods),
             model=args.model,
             files=files,
             pairing=pairing if role.component_type in PAIRED else None,
             tracing=args.tracing,
             shape=shape,
         )
-        for position, role, written in roles
+        for position, role, user_pods in roles
     ]
 
 
@@ -135,7 +135,7 @@ def _launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Two templates, or with `parallelism` two commands, are launched as they are written.
+    # Two templates, or with `parallelism` two commands, are launched as users wrote them.
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None
@@ -160,8 +160,8 @@ def _pairing(
     if family.sidecar_image is None:
         return None
     prefillers = [
-        (role, written.leader)
-        for _, role, written in roles
+        (role, user_pods.leader)
+        for _, role, user_pods in roles
         if role.component_type is ComponentType.PREFILLER
     ]
     role, leader = prefillers[0]

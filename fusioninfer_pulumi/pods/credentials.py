@@ -51,14 +51,14 @@ def _has_credential(text: str) -> bool:
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
     """Return the index of each argument that is a credential, or its flag, and what to call it."""
     flags = list(_flags(words))
-    found = [(index, flag) for index, flag, _, _ in flags]
+    arguments = [(index, flag) for index, flag, _, _ in flags]
     # A value after a flag is reported at the flag.
     values = {place for index, _, at, _ in flags for place in (index, at)}
     for index, word in enumerate(words):
         is_other = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
         if is_other and _has_credential(word):
-            found.append((index, "one of its words"))
-    return sorted(found)
+            arguments.append((index, "one of its words"))
+    return sorted(arguments)
 
 
 def _flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:

@@ -41,8 +41,8 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.each:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
-        written = (pod.template.get("metadata") or {}).get("labels") or {}
-        pods = pods.put(_with_metadata(built, written, {**_annotations(pod), **annotations}))
+        user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
+        pods = pods.put(_with_metadata(built, user_labels, {**_annotations(pod), **annotations}))
     return pods, []
 
 
@@ -54,10 +54,10 @@ def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
 def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the labels of the role; of a template's own metadata nothing else stays."""
     for pod in pods.each:
-        written = (pod.template.get("metadata") or {}).get("labels") or {}
+        user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
         paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
-        pod_labels = {**paired, **written, **role_labels(ctx.meta, ctx.role)}
+        pod_labels = {**paired, **user_labels, **role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []
 

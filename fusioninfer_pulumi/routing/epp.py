@@ -101,11 +101,11 @@ class EppPlan:
 
         Not if the user configures its shutdown, or with several replicas: none could take over.
         """
-        written: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
-        grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
+        grace = user_spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
         is_explicit = any(
             container.get("name") == PICKER_CONTAINER and "lifecycle" in container
-            for container in written.get("containers") or ()
+            for container in user_spec.get("containers") or ()
         )
         lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
         return self.args.replicas == 1 and lasts and not is_explicit

@@ -48,13 +48,13 @@ def needed_grants(
 
     `backend` is what external routes have to lead to.
     """
-    own = "" if is_output(namespace) else str(namespace)
+    prefix = "" if is_output(namespace) else str(namespace)
     for owner, kind, default_kind, field, ref in _references(route, gateway):
         target = ref.get("namespace", namespace)
         if not is_known_equal(target, namespace) and not is_output(target):
             yield GrantPlan(
                 at=(*at, *field),
-                name=object_names.reference_grant(own, owner),
+                name=object_names.reference_grant(prefix, owner),
                 namespace=target,
                 from_kind=kind,
                 from_namespace=namespace,

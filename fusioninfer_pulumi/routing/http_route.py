@@ -105,8 +105,8 @@ def plan_parents(
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
         where = ref.get("namespace", namespace)
-        own = gateway if gateway is not None and ref["name"] == gateway.name else None
-        listeners = own.listeners if own and is_known_equal(where, namespace) else known
+        named = gateway if gateway is not None and ref["name"] == gateway.name else None
+        listeners = named.listeners if named and is_known_equal(where, namespace) else known
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(ParentPlan((*at, *field), ref["name"], where, section, port, listeners))
     return tuple(plans)
@@ -147,10 +147,10 @@ def plan_route(
     if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
         return None
     route = args.httproute or HttpRouteArgs()
-    others = [
+    shares = [
         (object_names.inference_pool(share.service), share.weight) for share in route.split or ()
     ]
-    rest = 100 - sum(weight for _, weight in others)
+    rest = 100 - sum(weight for _, weight in shares)
     return RoutePlan(
         name=object_names.http_route(service),
         backend=backend,
@@ -160,7 +160,7 @@ def plan_route(
             _rule_plan(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
-        split=((object_names.inference_pool(service), rest), *others) if others else (),
+        split=((object_names.inference_pool(service), rest), *shares) if shares else (),
     )
 
 

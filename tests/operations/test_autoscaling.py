@@ -32,13 +32,13 @@ def keda(**more: Any) -> Manifest:
     return {"engine": "KEDA", "prometheus": "http://p:9090", "metrics": [QUERY], **more}
 
 
-def test_the_layout_follows_from_autoscaling_where_none_is_written() -> None:
+def test_layout_follows_from_autoscaling_where_none_is_written() -> None:
     unwritten = scaled()
     del unwritten["spec"]["layout"]
     assert problems(unwritten) == []
     assert rendered(unwritten) == rendered(scaled())
     text = shown(unwritten)
-    assert "PerRole, which the autoscaler of inference needs; updated by" in text
+    assert "PerRole, required by the autoscaler of inference; updated by" in text
     assert "PerRole" not in shown(service(role()))
 
 
@@ -60,14 +60,14 @@ def test_each_serving_group_is_scaled_by_itself() -> None:
     assert "metrics[0]: is one number for all serving groups" in problem
 
 
-def test_the_engine_leaves_the_replicas_alone() -> None:
+def test_engine_leaves_the_replicas_alone() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
         (step,) = update_order(plan_service(args))
         assert step.scaled_externally == expected
 
 
-def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
+def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
     gang = {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}}
     manifest = scaled({"minReplicas": 2}, gang, replicas=3, multinode=nodes(2))
     assert problems(manifest) == []
@@ -135,11 +135,11 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         ),
     ],
 )
-def test_what_cannot_be_scaled_is_refused(manifest: Manifest, problem: str) -> None:
+def test_invalid_autoscaling_is_rejected(manifest: Manifest, problem: str) -> None:
     assert any(problem in each for each in problems(manifest)), problems(manifest)
 
 
-def test_what_the_cluster_has_to_serve_is_said() -> None:
+def test_required_metrics_apis_are_reported() -> None:
     assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
     (args,) = load(scaled(keda()))
     assert ("keda.sh/v1alpha1", "ScaledObject") in find_product_needs([plan_service(args)])
@@ -170,7 +170,7 @@ def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: flo
         (service(role(), prefillDecodeRatio={"max": 1}), "requires prefiller and decoder roles"),
     ],
 )
-def test_the_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str | None) -> None:
+def test_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str | None) -> None:
     found = [each for each in problems(manifest) if "prefillDecodeRatio" in each]
     assert [problem is not None and problem in each for each in found] == [True] * bool(problem)
 

@@ -51,7 +51,7 @@ def least(given: Manifest, replicas: int, size: int = 1) -> int:
     ],
 )
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_budget_of_replicas_is_written_in_pods(
+def test_budget_of_replicas_is_written_in_pods(
     given: Manifest, replicas: int, down: int, size: int
 ) -> None:
     assert least(given, replicas, size) == replicas * size - down
@@ -74,7 +74,7 @@ def test_no_order_of_evictions_takes_down_more_replicas_than_allowed(
     assert len(down) <= allowed
 
 
-def test_the_selector_is_that_of_the_role_and_of_nothing_else() -> None:
+def test_selector_is_that_of_the_role_and_of_nothing_else() -> None:
     manifest = pair()
     manifest["spec"]["disruptionBudget"] = {"unhealthyPods": "IfHealthyBudget"}
     assert budgets(manifest) == {
@@ -93,7 +93,7 @@ def test_the_selector_is_that_of_the_role_and_of_nothing_else() -> None:
     }
 
 
-def test_the_budget_of_a_role_stands_in_place_of_the_services() -> None:
+def test_budget_of_a_role_replaces_the_services() -> None:
     manifest = prefill_decode(
         {"replicas": 3, "disruptionBudget": {"maxUnavailable": 2}},
         {"replicas": 3},
@@ -113,7 +113,7 @@ def test_one_budget_covers_the_pods_of_all_serving_groups() -> None:
     assert {name: spec["minAvailable"] for name, spec in found.items()} == {"svc-inference": 17}
 
 
-def test_a_parked_role_has_none() -> None:
+def test_role_scaled_to_zero_has_no_budget() -> None:
     assert budgets(service(role(replicas=0, disruptionBudget={}))) == {}
 
 
@@ -134,8 +134,8 @@ def test_a_parked_role_has_none() -> None:
         (
             service(role(disruptionBudget={"minAvailable": 1, "maxUnavailable": 1})),
             (
-                "roles[0].disruptionBudget: maxUnavailable and minAvailable say the same; give "
-                "one of them"
+                "roles[0].disruptionBudget: maxUnavailable conflicts with minAvailable; remove one "
+                "of them"
             ),
         ),
         (
@@ -151,7 +151,7 @@ def test_a_parked_role_has_none() -> None:
         ),
     ],
 )
-def test_what_cannot_be_held_is_refused(manifest: Manifest, problem: str) -> None:
+def test_contradicting_budget_is_rejected(manifest: Manifest, problem: str) -> None:
     assert problem in problems(manifest)
 
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_held_is_refused(manifest: Manifest, problem: str) -> Non
     ("given", "field"),
     [({"maxUnavailable": 0}, "maxUnavailable"), ({"minAvailable": "100%"}, "minAvailable")],
 )
-def test_a_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: str) -> None:
+def test_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: str) -> None:
     (found,) = warnings(service(role(replicas=2, disruptionBudget=given)))
     assert found.startswith(
         f"warning: roles[0].disruptionBudget.{field}: allows no eviction of inference (replicas: 2)"

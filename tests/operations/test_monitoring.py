@@ -88,7 +88,7 @@ def test_decode_pods_are_scraped_through_their_sidecar() -> None:
          {"authorization": {"type": "Bearer", "credentials": {"name": "reader", "key": "token"}}}),
     ],
 )  # fmt: skip
-def test_the_picker_is_scraped_where_it_serves_metrics(
+def test_picker_is_scraped_where_it_serves_metrics(
     metrics: str, monitoring: Manifest, expected: Manifest | None
 ) -> None:
     manifest = monitored(
@@ -145,7 +145,7 @@ def test_the_picker_is_scraped_where_it_serves_metrics(
         ),
     ],
 )
-def test_what_would_find_nothing_is_refused(manifest: Manifest, problem: str) -> None:
+def test_monitor_without_target_is_rejected(manifest: Manifest, problem: str) -> None:
     assert problem in problems(manifest)
 
 
@@ -154,10 +154,10 @@ def test_what_would_find_nothing_is_refused(manifest: Manifest, problem: str) ->
     [
         (["python3", "-m", "sglang.launch_server"],
          ["python3", "-m", "sglang.launch_server", "--enable-metrics"], "--enable-metrics"),
-        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "counts"),
+        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "log-stats"),
     ],
 )  # fmt: skip
-def test_an_engine_that_keeps_its_numbers_to_itself_is_a_warning(
+def test_engine_without_metrics_is_a_warning(
     silent: list[str], speaking: list[str], word: str
 ) -> None:
     def about(command: list[str]) -> list[str]:
@@ -176,13 +176,13 @@ def test_monitoring_nothing_is_a_warning() -> None:
     ]
 
 
-def test_a_parked_service_is_monitored_once_it_runs() -> None:
+def test_service_scaled_to_zero_has_no_monitoring_warning() -> None:
     assert warnings(service(serving(PORT), groups=0, monitoring={})) == []
     assert warnings(service(serving(PORT, replicas=0), monitoring={})) == []
 
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])
-def test_the_objects_of_two_services_do_not_meet(field: str) -> None:
+def test_objects_of_two_services_do_not_meet(field: str) -> None:
     def made(name: str, role_name: str) -> Manifest:
         return service(serving(PORT, name=role_name, replicas=1), name=name, **{field: {}})
 

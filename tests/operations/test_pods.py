@@ -37,7 +37,7 @@ def about(field: str, found: list[str]) -> list[str]:
         ({"modelSize": "642Gi", "readRate": "1Gi"}, 95),
     ],
 )
-def test_an_engine_has_as_long_as_its_model_takes(given: Manifest, failures: int) -> None:
+def test_startup_time_follows_model_size(given: Manifest, failures: int) -> None:
     (built,) = serving_containers(service(role(startup=given)))
     assert built["startupProbe"] == {
         "httpGet": {"path": "/health", "port": 8000},
@@ -48,7 +48,7 @@ def test_an_engine_has_as_long_as_its_model_takes(given: Manifest, failures: int
     assert built["readinessProbe"]["httpGet"] == built["startupProbe"]["httpGet"]
 
 
-def test_the_size_of_the_services_model_counts_where_a_role_states_none() -> None:
+def test_size_of_the_services_model_counts_where_a_role_states_none() -> None:
     model = {"uri": "hf://Qwen/Qwen3-8B", "size": "16Gi"}
     own = container(args=[])
     for given, failures in (({}, 39), ({"timeout": "1m"}, 6), ({"modelSize": "1Gi"}, 31)):
@@ -111,11 +111,11 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
         ),
     ],
 )
-def test_a_startup_that_cannot_be_watched_is_refused(manifest: Manifest, problem: str) -> None:
+def test_startup_of_unknown_engine_is_rejected(manifest: Manifest, problem: str) -> None:
     assert problem in problems(manifest)
 
 
-def test_a_start_longer_than_an_update_waits_is_a_warning() -> None:
+def test_start_longer_than_an_update_waits_is_a_warning() -> None:
     manifest = service(role(startup={"timeout": "2h"}), wait={"timeout": "1h"})
     assert about("startup", warnings(manifest)) == [
         ("warning: roles[0].startup: allows 7200 s, but wait.timeout is 1h; raise wait.timeout"),
@@ -135,7 +135,7 @@ def test_a_start_longer_than_an_update_waits_is_a_warning() -> None:
         ({"failureThreshold": 60}, None),
     ],
 )
-def test_a_liveness_probe_that_ends_loading_engines_is_a_warning(
+def test_liveness_probe_that_ends_loading_engines_is_a_warning(
     probe: Manifest, seconds: int | None
 ) -> None:
     own = container(livenessProbe={"tcpSocket": {"port": 8000}, **probe})
@@ -174,7 +174,7 @@ def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
     assert worker["topologySpreadConstraints"] == [own]
 
 
-def test_a_constraint_given_twice_is_refused() -> None:
+def test_constraint_given_twice_is_rejected() -> None:
     own = {"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
     made = role(
         topologySpread=[{"topologyKey": ZONE}, {"topologyKey": "a"}, {"topologyKey": "a"}],
@@ -187,7 +187,7 @@ def test_a_constraint_given_twice_is_refused() -> None:
     assert [ZONE in each for each in refused] == [True, False]
 
 
-def test_what_spread_does_not_do_is_said() -> None:
+def test_spread_without_effect_is_reported() -> None:
     hard = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
     assert not about("topologySpread", said(service(role(multinode=nodes(2), topologySpread=hard))))
     partial = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}

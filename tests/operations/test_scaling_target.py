@@ -91,7 +91,7 @@ def test_queries_name_metrics_of_engine() -> None:
     assert query.startswith("sum(sglang:token_usage{")
 
 
-def test_from_zero_it_follows_what_the_picker_holds() -> None:
+def test_scaling_from_zero_follows_held_requests() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
     found = triggers(manifest)
     assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
@@ -110,7 +110,7 @@ def config(manifest: Manifest) -> Any:
     return yaml.safe_load(found["data"]["config.yaml"])
 
 
-def test_the_picker_holds_requests_where_a_target_needs_it() -> None:
+def test_picker_holds_requests_where_a_target_needs_it() -> None:
     manifest = scaled(keda("latency", minReplicas=0), router())
     assert config(manifest)["featureGates"] == ["flowControl"]
     epp = plan_of(manifest).picker.epp
@@ -162,7 +162,7 @@ def test_prefill_and_decode_keep_their_ratio() -> None:
     assert [value for _, value in prefill] == [20, 3.2]
 
 
-def test_an_hpa_follows_external_metrics_of_the_service() -> None:
+def test_hpa_follows_external_metrics_of_the_service() -> None:
     manifest = scaled({"target": "throughput", "maxReplicas": 4})
     assert problems(manifest) == []
     found = only(manifest, "HorizontalPodAutoscaler")["spec"]["metrics"]
@@ -209,7 +209,7 @@ def test_an_hpa_follows_external_metrics_of_the_service() -> None:
          "requires one engine for all roles, vLLM or SGLang"),
     ],
 )  # fmt: skip
-def test_what_a_target_cannot_have_is_refused(manifest: Manifest, problem: str) -> None:
+def test_invalid_scaling_target_is_rejected(manifest: Manifest, problem: str) -> None:
     assert any(problem in each for each in problems(manifest)), problems(manifest)
 
 
@@ -255,7 +255,7 @@ def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: 
             {"name": "a", "target": 1, "source": "External", "selector": {"b": "c"}}]}), False),
     ],
 )  # fmt: skip
-def test_a_metric_of_all_services_is_warned_of(manifest: Manifest, unscoped: bool) -> None:
+def test_metric_of_all_services_is_a_warning(manifest: Manifest, unscoped: bool) -> None:
     assert any("over all services" in warning for warning in warnings(manifest)) == unscoped
 
 

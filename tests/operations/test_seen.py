@@ -70,7 +70,7 @@ def test_every_alert_has_a_section_of_its_page() -> None:
         assert f"**{rule['labels']['severity'].capitalize()}: " in PAGE.split(f"### {alert}\n")[1]
 
 
-def test_the_fields_of_the_page_are_right() -> None:
+def test_fields_of_the_page_are_right() -> None:
     (text,) = re.findall(r"```yaml title=\"qwen.yaml\"\n(.*?)```", PAGE, re.DOTALL)
     manifest = yaml.safe_load(text)
     assert problems(manifest) == []
@@ -110,7 +110,7 @@ def test_alert_labels_are_prometheus_labels() -> None:
     assert problem.endswith('"team-name" is not a Prometheus label name (letters, digits and _)')
 
 
-def test_a_partition_is_no_stalled_update() -> None:
+def test_partition_is_no_stalled_update() -> None:
     found = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
     assert ("FusionInferUpdateStalls", "inference") not in found
     missing = found["FusionInferReplicasMissing", "inference"]
@@ -171,7 +171,7 @@ def test_dashboards_are_filled_in() -> None:
     ("implementation", "has"),
     [(None, True), ("envoy-ai-gateway", True), ("istio", False), ("agentgateway", False)],
 )
-def test_the_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
+def test_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
     implementation: str | None, *, has: bool
 ) -> None:
     manifest = seen()
@@ -194,7 +194,7 @@ def test_without_gpus_no_panel_divides_by_them() -> None:
     assert "Tokens per second and GPU" not in titles
 
 
-def test_a_namespace_that_is_not_known_is_refused() -> None:
+def test_namespace_output_is_rejected_with_alerts() -> None:
     manifest = seen()
     manifest["metadata"]["namespace"] = UnknownOutput()
     found = problems(manifest)
@@ -217,14 +217,14 @@ def tool(name: str) -> Any:
 # The package warns of modules of its own.
 @pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
-def test_the_dashboards_are_those_of_the_tool() -> None:
+def test_dashboards_equal_the_tools_output() -> None:
     committed = {
         path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "dashboards").iterdir()
     }
     assert tool("dashboards").files() == committed, "run python tools/dashboards.py"
 
 
-def test_the_pictures_are_those_of_the_tool() -> None:
+def test_pictures_equal_the_tools_output() -> None:
     drawn = tool("dashboard_pictures").pictures()
     assert drawn.keys() == {
         f"dashboard-{name}.svg" for name in ("service", "replicas", "picker", "gateway")
@@ -234,7 +234,7 @@ def test_the_pictures_are_those_of_the_tool() -> None:
         assert path.read_text(encoding="utf-8") == text, "run python tools/dashboard_pictures.py"
 
 
-def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "service.yaml"
     source.write_text(yaml.safe_dump(service(serving())), encoding="utf-8")
     folder = tmp_path / "made"

@@ -58,7 +58,7 @@ def test_picker_and_engine_send_to_one_collector() -> None:
     assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
 
 
-def test_the_flag_goes_where_the_engine_is_started() -> None:
+def test_flag_goes_where_the_engine_is_started() -> None:
     made = role(multinode=nodes(2), template=template(container(image=OTEL)))
     leader, worker = serving_containers(traced(service(made)))
     assert f"vllm serve m --otlp-traces-endpoint {ENDPOINT}" in leader["args"][0]
@@ -68,7 +68,7 @@ def test_the_flag_goes_where_the_engine_is_started() -> None:
     assert engine["args"] == [f"exec vllm serve m --otlp-traces-endpoint {ENDPOINT}; exit 1"]
 
 
-def test_a_picker_that_ignores_tls_is_refused() -> None:
+def test_picker_that_ignores_tls_is_rejected() -> None:
     for image, refused in ((V1_5, True), (LLM_D, False)):
         manifest = traced(routed(otel(), endpointPicker={"image": image}))
         manifest["spec"]["tracing"]["endpoint"] = "https://otel:4317"
@@ -77,7 +77,7 @@ def test_a_picker_that_ignores_tls_is_refused() -> None:
         assert "--tracing=false" in picker_container(manifest)["args"]
 
 
-def test_an_engine_without_known_flags_is_told_of() -> None:
+def test_engine_without_tracing_flags_is_reported() -> None:
     own = container(
         image="lmsysorg/sglang:v0.5.3",
         command=["python3", "-m", "sglang.launch_server"],
@@ -95,6 +95,6 @@ def test_an_engine_without_known_flags_is_told_of() -> None:
 @pytest.mark.parametrize(
     "given", [{"endpoint": "otel:4317"}, {"endpoint": "http://a/v1/traces"}, {"sampling": 2}]
 )
-def test_settings_that_cannot_work_are_refused(given: Manifest) -> None:
+def test_settings_that_cannot_work_are_rejected(given: Manifest) -> None:
     (field,) = given
     assert about(f"tracing.{field}", problems(traced(service(otel()), **given)))

@@ -44,7 +44,7 @@ def found(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str,
         engine(args=["--model", "m", "--device", "cuda"]),
     ],
 )
-def test_an_engine_without_an_accelerator_is_a_warning(given: Manifest) -> None:
+def test_engine_without_an_accelerator_is_a_warning(given: Manifest) -> None:
     assert found(given) == [(MISSING, f"{SERVING}.resources")]
 
 
@@ -75,12 +75,12 @@ def test_an_engine_without_an_accelerator_is_a_warning(given: Manifest) -> None:
         engine(image="registry.example.com/own:1", command=["/app/serve"]),
     ],
 )  # fmt: skip
-def test_engines_with_devices_or_built_for_processors_are_not(given: Manifest) -> None:
+def test_engines_with_devices_or_for_cpus_are_accepted(given: Manifest) -> None:
     spec = {"resourceClaims": [{"name": "card", "resourceClaimTemplateName": "card"}]}
     assert found(given, **(spec if "claims" in (given["resources"] or {}) else {})) == []
 
 
-def test_the_devices_of_another_container_are_not_the_engines() -> None:
+def test_devices_of_another_container_are_not_the_engines() -> None:
     side = {"name": "side", "image": "side:1", "resources": {"limits": GPU}}
     assert found(engine(), side) == [(MISSING, f"{SERVING}.resources")]
 
@@ -133,7 +133,7 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
         ("gpu.intel.com/i951", "gpu.intel.com/i915"),
     ],
 )  # fmt: skip
-def test_a_slip_in_a_name_is_told_with_the_name_that_was_meant(written: str, meant: str) -> None:
+def test_misspelt_resource_suggests_closest_name(written: str, meant: str) -> None:
     assert suggest_accelerator(written) == meant
     (finding,) = found(engine({written: 1}), rule=SLIP)
     assert finding[1].startswith(f"{SERVING}.resources.limits")
@@ -157,7 +157,7 @@ def test_a_slip_in_a_name_is_told_with_the_name_that_was_meant(written: str, mea
         "example.com/fpga", "arm.com/gpu",
     ],
 )  # fmt: skip
-def test_other_names_are_nobodys_slips(name: str) -> None:
+def test_other_resource_names_are_accepted(name: str) -> None:
     assert suggest_accelerator(name) is None
 
 

@@ -19,7 +19,7 @@ def config(**settings: Any) -> list[str]:
     return [FLAG, json.dumps({"kv_connector": "SharedStorageConnector", **settings})]
 
 
-def test_one_argument_with_flag_and_value_is_split_and_said() -> None:
+def test_joined_argument_is_split_with_a_note() -> None:
     joined = engine("--model=m", f"{FLAG} '{NIXL}'")
     manifest = pair(joined, joined)
     assert words(leader(manifest, "prefill")) == ["--model=m", *NIXL_ARGS]
@@ -30,7 +30,7 @@ def test_one_argument_with_flag_and_value_is_split_and_said() -> None:
     ]
 
 
-def test_such_an_argument_is_split_without_a_pair_too() -> None:
+def test_joined_argument_is_split_without_a_pair() -> None:
     joined = [f"{FLAG} '{NIXL}'", "--max-model-len 4096"]
     text = "an argument that held a flag and its value was split, as a shell would have done"
     alone = service(role("a", template=template(engine("--model=m", *joined))))
@@ -44,7 +44,7 @@ def test_such_an_argument_is_split_without_a_pair_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["prefill", "decode"])
-def test_an_empty_block_generates_what_nixl_needs(name: str) -> None:
+def test_empty_block_generates_what_nixl_needs(name: str) -> None:
     block = {"kvTransfer": {}}
     manifest = pair(PLAIN, PLAIN, prefill_role=block, decode_role=block)
     assert problems(manifest) == []
@@ -52,7 +52,7 @@ def test_an_empty_block_generates_what_nixl_needs(name: str) -> None:
     assert len(serving(leader(manifest, name))["env"]) == 2
 
 
-def test_a_block_says_more() -> None:
+def test_kv_transfer_fields_become_arguments() -> None:
     block = {
         "kvTransfer": {
             "connector": "MultiConnector",
@@ -126,13 +126,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("decode", "more", "wanted"), REFUSED)
-def test_what_cannot_work_is_refused(
+def test_invalid_kv_transfer_is_rejected(
     decode: dict[str, Any], more: dict[str, Any], wanted: list[str]
 ) -> None:
     assert problems(pair(decode=decode, decode_role=more)) == wanted
 
 
-def test_the_wrong_way_is_refused() -> None:
+def test_reversed_kv_roles_are_rejected() -> None:
     prefill, decode = config(kv_role="kv_consumer"), config(kv_role="kv_producer")
     assert problems(pair(engine("m", *prefill), engine("m", *decode))) == [
         (
@@ -146,7 +146,7 @@ def test_the_wrong_way_is_refused() -> None:
     ]
 
 
-def test_nixl_does_not_care_which_way() -> None:
+def test_nixl_accepts_any_role() -> None:
     text = '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}'
     assert problems(pair(decode=engine("m", FLAG, text))) == []
 
@@ -164,13 +164,13 @@ def test_without_a_router_disagreement_is_only_a_warning() -> None:
     assert len([text for text in warnings(manifest) if "transfers its KV cache" in text]) == 1
 
 
-def test_a_connector_that_is_gone_is_a_warning() -> None:
+def test_connector_that_is_gone_is_a_warning() -> None:
     own = engine("m", FLAG, '{"kv_connector":"PyNcclConnector"}')
     found = [text for text in warnings(pair(own, own)) if "has no PyNcclConnector" in text]
     assert len(found) == 2
 
 
-def test_the_block_belongs_to_a_pair() -> None:
+def test_block_belongs_to_a_pair() -> None:
     manifest = service(role("inference", kvTransfer={}))
     assert problems(manifest) == [
         "roles[0].kvTransfer: belongs to a prefiller or a decoder (this role is a worker)"
@@ -241,13 +241,13 @@ def test_events_need_no_pair() -> None:
         ),
     ],
 )
-def test_events_that_cannot_work_are_refused(
+def test_events_that_cannot_work_are_rejected(
     decode: dict[str, Any], more: dict[str, Any], wanted: str
 ) -> None:
     assert problems(pair(decode=decode, decode_role=events(**more))) == [f"roles[2]{wanted}"]
 
 
-def test_the_topic_names_one_model_and_the_others_are_said() -> None:
+def test_kv_events_topic_names_one_model() -> None:
     manifest = pair(
         decode=engine("--model=m", *NIXL_ARGS, "--served-model-name", "one", "two"),
         decode_role=events(),

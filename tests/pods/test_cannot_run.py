@@ -34,7 +34,7 @@ def engine(**more: Any) -> Manifest:
     return {**container(gpus=1), **more}
 
 
-def test_a_priority_is_that_of_a_class() -> None:
+def test_priority_is_that_of_a_class() -> None:
     at = "roles[0].template.spec.priority"
     assert said(pod(engine(), priority=1000), "field-out-of-place") == [("error", at)]
 
@@ -46,7 +46,7 @@ def test_a_priority_is_that_of_a_class() -> None:
     "image",
     ["https://ghcr.io/a/b:1", "a/b:1:2", "Example/Model:1", "a//b", "a/b:", "a/b@sha256:1", "/a"],
 )
-def test_what_is_no_reference_is_refused(image: str) -> None:
+def test_invalid_image_reference_is_rejected(image: str) -> None:
     assert said(pod(engine(image=image)), "invalid-format") == [("error", f"{C}.image")]
 
 
@@ -55,7 +55,7 @@ def test_what_is_no_reference_is_refused(image: str) -> None:
     ["a", "a/b", "localhost:5000/a/b:v1", "Registry.example.com/a/b_c.d--e:1_2.3-x",
      f"a/b@sha256:{'0' * 64}", f"ghcr.io/a/b:1@sha256:{'a' * 64}"],
 )  # fmt: skip
-def test_references_are_taken(image: str) -> None:
+def test_valid_image_references_are_accepted(image: str) -> None:
     assert said(pod(engine(image=image)), "invalid-format") == []
 
 
@@ -77,7 +77,7 @@ def test_unsupported_engine_release_names_oldest_supported_one(image: str, oldes
 
 
 @pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.99.0", "example.com/patched-vllm:1"])
-def test_a_flag_of_a_newer_release_is_information(image: str) -> None:
+def test_flag_of_a_newer_release_is_information(image: str) -> None:
     manifest = pod(engine(image=image, args=["--model", "m", "--enable-telepathy"]))
     (found,) = findings(manifest, "argument-unknown")
     assert (found.severity.value, found.path) == ("info", f"{C}.args[2]")
@@ -85,7 +85,7 @@ def test_a_flag_of_a_newer_release_is_information(image: str) -> None:
     assert "did you mean" not in found.message
 
 
-def test_a_slip_is_one_in_newer_releases_too() -> None:
+def test_misspelt_argument_is_found_in_newer_releases() -> None:
     args = ["--model", "m", "--max-nm-seqs", "8"]
     (found,) = findings(
         pod(engine(image="vllm/vllm-openai:v0.99.0", args=args)), "argument-unknown"
@@ -102,7 +102,7 @@ LLAMA = ["--model", "meta-llama/Llama-3.1-8B-Instruct"]
 TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}
 
 
-def test_a_gated_model_needs_a_token() -> None:
+def test_gated_model_needs_a_token() -> None:
     assert said(pod(engine(args=LLAMA)), GATED) == [("warning", f"{C}.env")]
     assert said(pod(engine(args=LLAMA, env=[TOKEN])), GATED) == []
     assert said(pod(engine(args=LLAMA, envFrom=[{"secretRef": {"name": "hf"}}])), GATED) == []
@@ -134,7 +134,7 @@ def test_roles_behind_one_address_serve_the_same_names(make: Any) -> None:
 # Ports and shared memory
 
 
-def test_a_script_may_start_a_proxy_in_the_engines_own_container() -> None:
+def test_script_may_start_a_proxy_in_the_engines_own_container() -> None:
     script = "nginx && exec vllm serve m --port 8000"
     ports = [{"name": "http", "containerPort": 8080}]
     held = engine(command=["sh", "-c", script], args=None, ports=ports)

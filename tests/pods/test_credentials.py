@@ -49,7 +49,7 @@ FINE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("more", "place"), LITERAL)
-def test_a_literal_credential_is_a_warning(more: dict[str, Any], place: str) -> None:
+def test_literal_credential_is_a_warning(more: dict[str, Any], place: str) -> None:
     (text,) = warnings(service(role(template=template(container(**more)))))
     assert text.startswith(f"warning: {AT}.{place}: ")
     assert "secretKeyRef" in text
@@ -75,6 +75,6 @@ def test_every_container_of_every_template_is_looked_at() -> None:
     ]
 
 
-def test_an_output_is_none_that_could_be_told(output: Any) -> None:
+def test_output_is_not_read_as_credential(output: Any) -> None:
     env = [{"name": "HF_TOKEN", "value": output("x", secret=True)}, {"name": "A", "value": "b"}]
     assert warnings(service(role(template=template(container(env=env))))) == []

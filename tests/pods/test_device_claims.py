@@ -34,7 +34,7 @@ def made(manifest: Any) -> Any:
     return found
 
 
-def test_a_template_precedes_the_pods_that_claim_its_devices() -> None:
+def test_template_precedes_the_pods_that_claim_its_devices() -> None:
     selector = "device.attributes['gpu.nvidia.com'].productName == 'H100'"
     manifest = claiming({**GPUS, "selectors": [selector]}, multinode=nodes(2))
     order = [kind.partition("/")[0] for kind in kinds(manifest)]
@@ -62,7 +62,7 @@ def test_other_devices_are_another_template() -> None:
     assert len(names) == 2
 
 
-def test_volcano_has_to_be_told() -> None:
+def test_resource_claims_with_volcano_are_a_warning() -> None:
     in_template = template({**container(), "resources": {"claims": [{"name": "a"}]}})
     in_template["spec"]["resourceClaims"] = [{"name": "a", "resourceClaimName": "shared"}]
     for manifest, at, out in (
@@ -122,5 +122,5 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
+def test_invalid_resource_claims_are_rejected(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected

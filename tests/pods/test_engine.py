@@ -58,7 +58,7 @@ FORMS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), FORMS)
-def test_the_engine_moves_in_every_form(given: dict[str, Any], wanted: list[str]) -> None:
+def test_engine_moves_in_every_form(given: dict[str, Any], wanted: list[str]) -> None:
     decode = {key: value for key, value in given.items() if value is not None}
     manifest = pair(decode=decode)
     assert problems(manifest) == []
@@ -69,7 +69,7 @@ def test_the_engine_moves_in_every_form(given: dict[str, Any], wanted: list[str]
     assert serving(leader(manifest))["readinessProbe"]["httpGet"]["port"] == 8001
 
 
-def test_the_engine_moves_before_ray_is_put_around_it() -> None:
+def test_engine_moves_before_ray_is_put_around_it() -> None:
     decode = engine("--model=m", "--port=8000", f"--kv-transfer-config '{NIXL}'")
     manifest = pair(decode=decode, decode_role={"multinode": nodes(2)})
     assert words(leader(manifest)) == [
@@ -84,7 +84,7 @@ def test_the_engine_moves_before_ray_is_put_around_it() -> None:
     assert ports == {"nixl": 5600, "ray-head": 6379}
 
 
-def test_every_node_hands_its_cache_over_where_every_node_runs_the_engine() -> None:
+def test_every_node_with_an_engine_transfers_its_cache() -> None:
     image = "vllm/vllm-openai:v0.12.0"
     own = engine("m", image=image, command=["vllm", "serve"])
     manifest = pair(
@@ -124,7 +124,7 @@ def test_ports_probes_and_hooks_follow_the_engine() -> None:
     assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8001}}}
 
 
-def test_a_stated_port_wins_and_a_taken_one_is_passed_over() -> None:
+def test_engine_port_is_used_and_taken_ports_are_skipped() -> None:
     stated = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
     assert words(leader(stated))[-2:] == ["--port", "9000"]
     decode = engine("--model=m", *NIXL_ARGS, ports=[{"containerPort": 8000}])
@@ -133,7 +133,7 @@ def test_a_stated_port_wins_and_a_taken_one_is_passed_over() -> None:
     assert words(leader(pair(decode_role=spec)))[-2:] == ["--port", "8002"]
 
 
-def test_the_pools_port_is_that_of_the_prefill_pods() -> None:
+def test_pools_port_is_that_of_the_prefill_pods() -> None:
     prefill = engine("--model=m", *NIXL_ARGS, "--port=9000")
     manifest = pair(prefill=prefill)
     assert problems(manifest) == []
@@ -146,7 +146,7 @@ def test_the_pools_port_is_that_of_the_prefill_pods() -> None:
 OTHER = {"name": "main", "image": "mine:1", "command": ["/serve"]}
 
 
-def test_an_engine_that_is_not_known_cannot_be_moved() -> None:
+def test_port_of_unknown_engine_cannot_be_changed() -> None:
     assert problems(pair(decode=OTHER)) == [
         (
             "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
@@ -156,7 +156,7 @@ def test_an_engine_that_is_not_known_cannot_be_moved() -> None:
     ]
 
 
-def test_an_engine_that_is_not_known_can_say_its_port() -> None:
+def test_unknown_engine_may_set_its_port() -> None:
     ports = [{"name": "http", "containerPort": 9001}]
     manifest = pair(decode={**OTHER, "ports": ports})
     assert problems(manifest) == []
@@ -165,7 +165,7 @@ def test_an_engine_that_is_not_known_can_say_its_port() -> None:
     assert found["args"][1] == "--model-server-port=9001"
 
 
-def test_scripts_that_cannot_be_read_are_refused() -> None:
+def test_scripts_that_cannot_be_read_are_rejected() -> None:
     decode = engine(command=["sh", "-c", "cat <<E\nx\nE\nvllm serve m"])
     del decode["args"]
     assert problems(pair(decode=decode)) == [
@@ -177,7 +177,7 @@ def test_scripts_that_cannot_be_read_are_refused() -> None:
     ]
 
 
-def test_what_the_template_has_already_is_kept() -> None:
+def test_existing_fields_of_the_template_are_kept() -> None:
     own = engine(
         "--model=m",
         *NIXL_ARGS,

@@ -34,7 +34,7 @@ def of(*args: str, **more: Any) -> list[str]:
     return told(role(template=template(engine(*args, **more))))
 
 
-def test_a_finding_names_the_word() -> None:
+def test_finding_names_the_word() -> None:
     assert of("--max-nm-seqs=8") == [f"error argument-unknown {AT}.args[1]"]
     assert of("--max-nm-seqs=8", image="me/vllm:1") == [f"warning argument-unknown {AT}.args[1]"]
     whole = ["vllm", "serve", "m", "--max-nm-seqs=8"]

@@ -8,7 +8,7 @@ import pytest
 from samples import container, pod, problems
 
 
-def test_a_resource_whose_name_is_a_number() -> None:
+def test_resource_whose_name_is_a_number() -> None:
     given = {**container(), "resources": {"limits": {"1": "all"}}}
     (told,) = problems(pod(given))
     assert told.partition(": ")[0] == "roles[0].template.spec.containers[0].resources.limits.1"

@@ -81,7 +81,7 @@ def test_nixl_and_offloading_share_one_connector() -> None:
     assert [volume["name"] for volume in prefill["spec"]["volumes"]] == ["shm"]
 
 
-def test_sglang_is_told_gigabytes_of_each_rank() -> None:
+def test_sglang_offloading_is_set_per_rank() -> None:
     split = sglang("--tp-size", "4")
     (pod,) = pod_templates(offloading({"cpu": "100G", "secondary": [DISK]}, split))
     serving = pod["spec"]["containers"][0]
@@ -116,7 +116,7 @@ def test_sglang_is_told_gigabytes_of_each_rank() -> None:
         ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio conflicts with kvCache"),
     ],
 )  # fmt: skip
-def test_what_an_engine_cannot_do_is_refused(
+def test_unsupported_offloading_is_rejected(
     given: Any, container: Manifest, at: str, text: str
 ) -> None:
     said_of = refused(offloading(given, container))
@@ -160,7 +160,7 @@ def test_shared_memory_of_the_templates_own_has_to_hold_it() -> None:
     assert [each["name"] for each in pod["spec"]["volumes"]] == ["dshm"]
 
 
-def test_what_stands_in_the_template_is_not_covered() -> None:
+def test_existing_volume_is_not_covered() -> None:
     taken = engine(volumeMounts=[{"name": "x", "mountPath": "/mnt/kv-cache-0"}])
     manifest = offloading({"secondary": [DISK]}, taken, {"volumes": [{"name": "x"}]})
     assert refused(manifest).startswith("roles[0].template.spec.containers[0].volumeMounts: /mnt/")
@@ -171,7 +171,7 @@ def test_what_stands_in_the_template_is_not_covered() -> None:
 
 
 @pytest.mark.parametrize(("asked", "has"), [(None, "none"), ("10Gi", "10Gi")])
-def test_memory_that_nobody_asks_for_is_a_warning(asked: Any, has: str) -> None:
+def test_unused_memory_volume_is_a_warning(asked: Any, has: str) -> None:
     free = engine(memory=None)
     free["resources"]["requests"] = {} if asked is None else {"memory": asked}
     (found,) = warnings(offloading(None, free))
@@ -200,11 +200,11 @@ def test_fields_are_checked(given: Any, at: str, text: str) -> None:
     assert any(each.startswith(f"roles[0].kvCacheOffloading.{at}: {text}") for each in found), found
 
 
-def test_a_router_has_no_cache() -> None:
+def test_router_has_no_cache() -> None:
     router = role("router", "router", template=None, kvCacheOffloading={"cpu": "1Gi"})
     assert any("a router runs no model" in problem for problem in problems(service(role(), router)))
 
 
-def test_the_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
+def test_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "kv-offloading.yaml")
     golden("pods/kv-offloading", list(workloads(plan_service(args))))

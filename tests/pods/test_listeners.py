@@ -36,7 +36,7 @@ def side(name: str = "side", *ports: int, **more: Any) -> Manifest:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]"])
-def test_an_engine_on_loopback_is_refused(host: str) -> None:
+def test_engine_on_loopback_is_rejected(host: str) -> None:
     for manifest in (
         one(engine("--host", host)),
         one(engine(f"--host={host}", "--port", "9000")),
@@ -61,7 +61,7 @@ def test_any_other_address_is_reached(args: list[str]) -> None:
     assert of("engine-on-loopback", one(engine(*args))) == []
 
 
-def test_a_proxy_in_the_pod_reaches_loopback() -> None:
+def test_proxy_in_the_pod_reaches_loopback() -> None:
     proxy = side("proxy", 9000)
     behind = engine("--host=127.0.0.1", "--port=8001")
     assert of("engine-on-loopback", one(behind, proxy, port=9000)) == []
@@ -78,7 +78,7 @@ def probed(
 
 @pytest.mark.parametrize("name", ["readinessProbe", "livenessProbe", "startupProbe"])
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "grpc"])
-def test_a_probe_of_a_port_that_nothing_listens_on_is_refused(name: str, kind: str) -> None:
+def test_probe_of_a_port_that_nothing_listens_on_is_rejected(name: str, kind: str) -> None:
     at = [f"{SERVING}.{name}.{kind}.port"]
     rule = "probe-not-answered"
     assert of(rule, one(probed(9000, kind=kind, name=name)), Severity.ERROR) == at
@@ -90,7 +90,7 @@ def test_a_probe_of_a_port_that_nothing_listens_on_is_refused(name: str, kind: s
         assert not set(of(rule, one(fine))) & set(at)  # the engine answers no gRPC, and no path ""
 
 
-def test_so_is_a_hook() -> None:
+def test_hook_on_unused_port_is_rejected() -> None:
     hook = {"lifecycle": {"preStop": {"httpGet": {"path": "/", "port": 9000}}}}
     at = f"{SERVING}.lifecycle.preStop.httpGet.port"
     assert of("probe-not-answered", one(engine(**hook)), Severity.ERROR) == [at]
@@ -137,7 +137,7 @@ def test_probe_without_the_api_key_that_the_engine_asks_for(
 
 
 @pytest.mark.parametrize("case", ANSWERED)
-def test_a_probe_that_something_may_answer_is_not(case: str) -> None:
+def test_probe_that_another_process_may_answer_is_accepted(case: str) -> None:
     assert of("probe-not-answered", ANSWERED[case]) == []
 
 
@@ -151,7 +151,7 @@ def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
         assert of(rule, manifest, Severity.ERROR) == []
 
 
-def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
+def test_port_that_is_named_has_to_be_one_of_the_containers() -> None:
     rule = "probe-not-answered"
     ports = [{"name": "http", "containerPort": 8000}]
     assert of(rule, one(probed("http"))) == [f"{SERVING}.readinessProbe.tcpSocket.port"]
@@ -164,7 +164,7 @@ def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
     ]
 
 
-def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
+def test_probe_of_a_worker_that_serves_nothing_is_rejected() -> None:
     rule = "probe-not-answered"
 
     def wide(launcher: str, *args: str, **worker: Any) -> Manifest:

@@ -86,7 +86,7 @@ def test_one_rank_in_each_pod_needs_it_where_ranks_span_pods(
         service(role("p", "prefiller", template=template(engine("-tp", "8")), kvTransfer={})),
     ],
 )  # fmt: skip
-def test_nothing_is_said_where_they_have_it_or_share_none(manifest: Manifest) -> None:
+def test_sufficient_shared_memory_has_no_finding(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest) == []
     assert of("shared-memory-too-small", manifest) == []
 
@@ -100,7 +100,7 @@ def memory(limit: str | None, size: str | None, *beside: Any, **fields: Any) -> 
     return service(role(template=template(serving, *beside, volumes=[volume(size)]), **fields))
 
 
-def test_a_volume_in_memory_stays_below_the_limit() -> None:
+def test_volume_in_memory_stays_below_the_limit() -> None:
     at = ["roles[0].template.spec.volumes[0].emptyDir.sizeLimit"]
     assert of(RULE, memory("8Gi", "16Gi"), Severity.WARNING) == at
     for limit, size in (("16Gi", "16Gi"), ("64Gi", "16Gi"), (None, "16Gi"), ("8Gi", None)):
@@ -112,7 +112,7 @@ def test_a_volume_in_memory_stays_below_the_limit() -> None:
     assert of(RULE, memory("8Gi", "16Gi", large)) == at
 
 
-def test_so_does_the_one_that_the_library_adds() -> None:
+def test_generated_shared_memory_stays_below_the_limit() -> None:
     limits = {"nvidia.com/gpu": 8, "memory": "8Gi"}
     pods = template(engine(resources={"limits": limits}))
     manifest = service(
@@ -129,14 +129,14 @@ def model(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("size", "told"), [("100Gi", 1), ("139Gi", 1), ("140Gi", 0), ("1Ti", 0)])
-def test_a_cache_holds_the_model(size: str, told: int) -> None:
+def test_cache_holds_the_model(size: str, told: int) -> None:
     pods = template(container(args=[]))
     manifest = service(role(template=pods), **model(cache={"storage": {"size": size}}))
     at = ["model.cache.storage.size"] * told
     assert of("cache-below-model-size", manifest, Severity.ERROR) == at
 
 
-def test_a_claim_of_others_or_an_unknown_size_is_not_judged() -> None:
+def test_claim_of_others_or_an_unknown_size_is_not_judged() -> None:
     pods = template(container(args=[]))
     for given in (
         model(cache={"claimName": "x"}),
@@ -145,7 +145,7 @@ def test_a_claim_of_others_or_an_unknown_size_is_not_judged() -> None:
         assert of("cache-below-model-size", service(role(template=pods), **given)) == []
 
 
-def test_the_disk_that_a_pod_may_use_holds_the_model() -> None:
+def test_disk_that_a_pod_may_use_holds_the_model() -> None:
     rule = "disk-limit-too-small"
 
     def pods(limit: str | None, **more: Any) -> Manifest:
@@ -175,7 +175,7 @@ def test_the_disk_that_a_pod_may_use_holds_the_model() -> None:
         "oci://image@sha256:12", "oci://-image", "oci://image:a b",
     ],
 )  # fmt: skip
-def test_a_malformed_address_is_refused(uri: str) -> None:
+def test_malformed_model_uri_is_rejected(uri: str) -> None:
     manifest = service(role(template=template(container(args=[]))), model={"uri": uri})
     assert of("invalid-model-uri", manifest) == ["model.uri"]
 
@@ -183,20 +183,20 @@ def test_a_malformed_address_is_refused(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "hf://org/name", "hf://Org/Na.me-1_0", "hf://org/name@main", "hf://org/name@refs/pr/1",
+        "hf://gpt2", "hf://org/name", "hf://Org/Na.me-1_0", "hf://org/name@main", "hf://org/name@refs/pr/1",
         "hf://org/name:v1", "hf://org/name@feature--x", "hf://org/name.github",
         "pvc://claim", "pvc://my.claim/a/b", "s3://bucket/key", "s3://my.bucket-1/a/b/",
         "oci://image", "oci://ghcr.io/org/model:v1.0", "oci://localhost:5000/a/b_c__d",
         "oci://Registry.example.com/model", f"oci://image@sha256:{'0' * 64}",
     ],
 )  # fmt: skip
-def test_an_address_of_each_form_is_not(uri: str) -> None:
+def test_valid_model_uri_is_accepted(uri: str) -> None:
     manifest = service(role(template=template(container(args=[]))), model={"uri": uri})
     assert of("invalid-model-uri", manifest) == []
 
 
 @pytest.mark.parametrize("endpoint", ["s3.example.com", "s3://x", "https://", "https:// x"])
-def test_the_endpoint_of_a_store_is_a_url(endpoint: str) -> None:
+def test_endpoint_of_a_store_is_a_url(endpoint: str) -> None:
     def manifest(given: str) -> Manifest:
         fields = {"uri": "s3://bucket/key", "s3": {"endpoint": given}}
         return service(role(template=template(container(args=[]))), model=fields)

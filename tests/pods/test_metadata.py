@@ -26,7 +26,7 @@ def pod_metadata(manifest: Manifest) -> list[Manifest]:
     ]
 
 
-def test_the_more_specific_wins() -> None:
+def test_more_specific_wins() -> None:
     own = template(metadata={"labels": {"stage": "template"}})
     labelled = role(
         template=own, podLabels={"stage": "role", "team": "role"}, podAnnotations={"a": "role"}
@@ -50,14 +50,14 @@ def test_leaders_and_workers_have_them() -> None:
     assert [metadata["labels"]["team"] for metadata in found] == ["a"] * 2
 
 
-def test_a_preset_has_them() -> None:
+def test_preset_has_them() -> None:
     pod = {"name": "inference", "componentType": "worker", "accelerator": "cpu"}
     manifest = service(pod, model={"uri": "hf://Qwen/Qwen3-0.6B"}, podLabels={"team": "a"})
     (metadata,) = pod_metadata(manifest)
     assert metadata["labels"]["team"] == "a"
 
 
-def test_the_picker_has_those_of_the_service_and_of_its_role() -> None:
+def test_picker_has_pod_metadata_of_service_and_role() -> None:
     manifest = routed(role())
     manifest["spec"] |= {"podLabels": {"team": "a", "cost": "7"}}
     manifest["spec"]["roles"][0] |= {"podLabels": {"team": "routing"}, "podAnnotations": {"x": "y"}}
@@ -68,7 +68,7 @@ def test_the_picker_has_those_of_the_service_and_of_its_role() -> None:
     assert set(deployment["selector"]["matchLabels"]) == {"app", "fusioninfer.io/component-type"}
 
 
-def test_a_change_is_a_new_revision_of_the_role_alone() -> None:
+def test_change_is_a_new_revision_of_the_role_alone() -> None:
     def revisions(**fields: Any) -> list[str]:
         manifest = service(role("one", **fields), role("two"))
         return [planned.pods.revision for planned in plan_of(manifest).roles]
@@ -88,7 +88,7 @@ def test_a_change_is_a_new_revision_of_the_role_alone() -> None:
         ("router", "podLabels", "app"),
     ],
 )
-def test_keys_of_others_are_refused(at: str, field: str, key: str) -> None:
+def test_reserved_keys_are_rejected(at: str, field: str, key: str) -> None:
     manifest = routed(role())
     roles = manifest["spec"]["roles"]
     place, path = {

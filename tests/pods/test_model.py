@@ -54,7 +54,7 @@ def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
     assert problems(serving({"uri": uri})) == ([] if source else refused)
 
 
-def test_an_init_container_fetches_from_a_bucket() -> None:
+def test_init_container_fetches_from_a_bucket() -> None:
     given = {"uri": "s3://b/k", "s3": {"secretName": "keys", "endpoint": "http://minio:9000"}}
     made = pod(serving(given))
     (fetch,) = made["initContainers"]
@@ -71,7 +71,7 @@ def test_an_init_container_fetches_from_a_bucket() -> None:
     assert "env" not in made["containers"][0]
 
 
-def test_an_init_container_fetches_from_the_hub_where_it_shall() -> None:
+def test_init_container_fetches_from_the_hub() -> None:
     given = {"uri": f"{HF}@v1", "fetch": "InitContainer", "tokenSecret": {"name": "hub"},
              "fetcher": {"image": "mirror/fetch:1", "command": ["/fetch", "--quiet"]}}  # fmt: skip
     manifest = serving(given)
@@ -103,7 +103,7 @@ def test_sglang_and_adapters() -> None:
     assert fetch["args"] == ["s3://b/c", "/mnt/models-adapters/c"]
 
 
-def test_an_argument_that_says_the_same_stays() -> None:
+def test_equal_argument_is_kept() -> None:
     made = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
                         args=["--served-model-name", "q"]))  # fmt: skip
     assert made["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]
@@ -116,7 +116,7 @@ def test_an_argument_that_says_the_same_stays() -> None:
     form=st.sampled_from(("args", "command", "script", "module", "sglang")),
     pods=st.sampled_from((1, 2)),
 )
-def test_what_is_set_is_read_back(uri: str, name: str | None, form: str, pods: int) -> None:
+def test_model_arguments_are_read_back(uri: str, name: str | None, form: str, pods: int) -> None:
     forms: dict[str, dict[str, Any]] = {
         "args": {},
         "command": {"command": ["vllm", "serve"]},

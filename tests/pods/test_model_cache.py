@@ -33,7 +33,7 @@ def cached(cache: dict[str, Any], uri: str = HF, **model: Any) -> Any:
     return serving({"uri": uri, "cache": cache, **model})
 
 
-def test_a_job_fills_the_claim_before_the_sets() -> None:
+def test_job_fills_the_claim_before_the_sets() -> None:
     manifest = cached(WARM, tokenSecret={"name": "hub"})
     assert [kind.partition("/")[0] for kind in kinds(manifest)] == [
         "PersistentVolumeClaim", "Job", "LeaderWorkerSet", "Service",
@@ -72,7 +72,7 @@ def test_another_content_is_another_job_and_another_folder() -> None:
     assert parts(name="other") == first
 
 
-def test_a_claim_that_would_have_to_change_is_another_claim() -> None:
+def test_claim_that_would_have_to_change_is_another_claim() -> None:
     def name(**storage: Any) -> str:
         manifest = cached({"storage": {"size": "1Gi", **storage}, "warmUp": True})
         return str(made(manifest, "PersistentVolumeClaim")["metadata"]["name"])
@@ -81,7 +81,7 @@ def test_a_claim_that_would_have_to_change_is_another_claim() -> None:
     assert len({name(), name(storageClassName="fast"), name(accessModes=["ReadWriteOnce"])}) == 3
 
 
-def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
+def test_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     own = template(container(args=["--model=/mnt/models"]))
     lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
     model = {"uri": HF, "cache": {**WARM, "mountModel": True}, "lora": lora}
@@ -159,7 +159,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
+def test_invalid_cache_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert [problem for problem in problems(manifest) if problem.startswith("model")] == expected
 
 
@@ -190,7 +190,7 @@ def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[st
 FETCH = 'mkdir -p "$2" && printf %s "$1" > "$2/files" && echo "$1" >> "$0.log"'
 
 
-def test_the_script_fetches_each_source_once(tmp_path: Path) -> None:
+def test_script_fetches_each_source_once(tmp_path: Path) -> None:
     manifest = cached(WARM, lora={"adapters": [{"name": "a", "uri": "s3://b/k"}]})
     assert run(manifest, tmp_path, FETCH).returncode == 0
     folders = sorted(each.name for each in tmp_path.iterdir() if each.is_dir())
@@ -212,7 +212,7 @@ def test_half_a_model_is_never_found(tmp_path: Path) -> None:
     assert sorted(each.name for each in whole.iterdir()) == ["files"]
 
 
-def test_a_folder_that_is_mounted_by_itself_is_filled_in_place(tmp_path: Path) -> None:
+def test_folder_that_is_mounted_by_itself_is_filled_in_place(tmp_path: Path) -> None:
     """The kubelet may have made it, empty, for a pod that came first."""
     manifest = cached({**WARM, "mountModel": True})
     failing = 'touch "$2/half" && exit 3'

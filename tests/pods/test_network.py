@@ -52,7 +52,7 @@ def test_pods_of_a_replica_reach_each_other() -> None:
     assert {"from": [pods("decode")]} in ingress(manifest, "svc-decode")
 
 
-def test_the_picker_reaches_the_events_of_a_pods_cache() -> None:
+def test_picker_reaches_the_events_of_a_pods_cache() -> None:
     manifest = pair(router=POLICY, decode_role={"kvEvents": {}})
     assert rule(5557, PICKER) in ingress(manifest, "svc-decode")
     elsewhere = {"kvEvents": {"endpoint": "tcp://scheduler:5557"}}

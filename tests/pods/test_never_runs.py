@@ -46,7 +46,7 @@ def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -
 
 
 @pytest.mark.parametrize("arguments", TAKEN)
-def test_similar_arguments_are_taken(arguments: list[str]) -> None:
+def test_similar_arguments_are_accepted(arguments: list[str]) -> None:
     found = rules(args=["--model", "m", *arguments])
     assert not found & {rule for _, rule in REFUSED}
 
@@ -61,7 +61,7 @@ PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
 
 
 @pytest.mark.parametrize(("probe", "arguments", "rule"), PROBES)
-def test_probes_ask_what_the_engine_answers(
+def test_probe_path_must_be_one_of_the_engines(
     probe: dict[str, Any], arguments: list[str], rule: str
 ) -> None:
     found = rules(readinessProbe=probe, args=["--model", "m", *arguments])

@@ -58,7 +58,7 @@ def test_copies_span_the_pods_of_a_replica() -> None:
     assert env == [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 
 
-def test_a_stated_launcher_wins() -> None:
+def test_stated_launcher_wins() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, _ = arguments(split(given, multinode=nodes(2, launcher="multiprocessing")))
     assert get_flag_value(leader, "--nnodes") == "2"
@@ -68,7 +68,7 @@ def test_a_stated_launcher_wins() -> None:
     assert get_flag_value(leader, "--data-parallel-backend") == "ray"
 
 
-def test_a_launcher_is_chosen_without_counting_the_nodes_again() -> None:
+def test_launcher_is_chosen_without_counting_the_nodes_again() -> None:
     chosen = {"launcher": "multiprocessing"}
     for sizes in ({"tensor": 8, "pipeline": 2}, {"tensor": 4, "data": 4, "dataLocal": 2}):
         manifest = split(sizes, multinode=chosen)
@@ -77,7 +77,7 @@ def test_a_launcher_is_chosen_without_counting_the_nodes_again() -> None:
         assert [each.nodes for each in plan_of(manifest).roles] == [2]
 
 
-def test_the_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> None:
+def test_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> None:
     newer = {"image": "vllm/vllm-openai:v0.22.0"}
     (said,) = warnings(split({"tensor": 8, "pipeline": 2}, **newer))
     assert said.startswith("warning: roles[0].multinode.launcher: the image vllm/vllm-openai:v0.22")
@@ -85,7 +85,7 @@ def test_the_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> N
     assert warnings(split({"tensor": 8, "pipeline": 2}, multinode=chosen, **newer)) == []
 
 
-def test_a_worker_without_words_runs_what_the_leader_runs() -> None:
+def test_worker_without_command_runs_the_leaders() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader = template(container(gpus=8))
     worker = template(container(gpus=8, args=None))
@@ -97,7 +97,7 @@ def test_a_worker_without_words_runs_what_the_leader_runs() -> None:
     assert has_flag(second, "--headless")
 
 
-def test_whoever_writes_two_commands_launches_by_hand() -> None:
+def test_two_commands_are_kept() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, worker = (template(container(gpus=8, args=["--model", "m", own]))
                       for own in ("--enforce-eager", "--headless"))  # fmt: skip
@@ -171,7 +171,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
+def test_invalid_parallelism_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
@@ -187,7 +187,7 @@ def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None
         ),
     ],
 )
-def test_the_kserve_documents_own_example_is_refused_with_its_arithmetic(
+def test_kserve_document_example_is_rejected(
     component: str, given: dict[str, int], gpus: str, arithmetic: str
 ) -> None:
     made = role(
@@ -210,7 +210,7 @@ def test_the_kserve_documents_own_example_is_refused_with_its_arithmetic(
          "tensor 2 x pipeline 2 x dataLocal 2 = 8"),
     ],
 )  # fmt: skip
-def test_the_arithmetic_is_that_of_what_was_written(
+def test_arithmetic_names_the_users_sizes(
     given: dict[str, int], count: int | None, arithmetic: str
 ) -> None:
     several = {} if count is None else {"multinode": nodes(count)}
@@ -228,9 +228,7 @@ def test_the_arithmetic_is_that_of_what_was_written(
         ({"tensor": 4, "dataLocal": 4}, None, ".dataLocal: needs data"),
     ],
 )
-def test_what_refused_sizes_need_is_not_said(
-    given: dict[str, int], count: int | None, at: str
-) -> None:
+def test_rejected_sizes_have_one_finding(given: dict[str, int], count: int | None, at: str) -> None:
     several = {} if count is None else {"multinode": nodes(count)}
     (told,) = problems(split(given, gpus=1, **several))
     assert told.startswith(f"roles[0].parallelism{at}")
@@ -250,7 +248,7 @@ def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
     pods=st.sampled_from((1, 2, 3)),
     form=st.sampled_from(("args", "command", "script")),
 )
-def test_what_is_set_is_read_back(tensor: Any, local: int, pods: int, form: str) -> None:
+def test_parallelism_arguments_are_read_back(tensor: Any, local: int, pods: int, form: str) -> None:
     sizes = {"tensor": tensor, "data": local * pods, "dataLocal": local}
     forms: dict[str, dict[str, Any]] = {
         "args": {"args": ["--model", "m"]},

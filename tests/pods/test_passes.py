@@ -55,7 +55,7 @@ def drawn() -> list[tuple[Any, ServicePlan]]:
     return found
 
 
-def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
+def test_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
     for manifest in SERVICES.values():
         for ctx in roles_of(manifest):
             pods = ctx.written
@@ -66,7 +66,7 @@ def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
                 pods = built
 
 
-def test_what_the_user_listed_keeps_its_index() -> None:
+def test_user_list_items_keep_their_index() -> None:
     for _, plan in drawn():
         for plan_role in plan.roles:
             for pod in plan_role.pods.written:
@@ -96,7 +96,7 @@ def test_findings_about_pods_name_fields_of_the_document() -> None:
     ({"command": ["vllm", "serve"], "args": ["--tensor-parallel-size", "4"]}, "args"),
     ({"command": None, "args": None}, "args"),
 ])  # fmt: skip
-def test_a_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
+def test_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
     own: dict[str, Any], field: str
 ) -> None:
     pod = template(container(gpus=2, **own))
@@ -107,7 +107,7 @@ def test_a_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
     assert told.path == f"roles[0].template.spec.containers[0].{field}"
 
 
-def test_all_sets_of_a_role_share_its_finished_pods() -> None:
+def test_all_lws_of_a_role_share_finished_pods() -> None:
     manifest = service(role(replicas=3, multinode={"nodeCount": 2}))
     plan = plan_of(manifest)
     bodies = [
@@ -122,7 +122,7 @@ def test_all_sets_of_a_role_share_its_finished_pods() -> None:
 
 
 @pytest.mark.parametrize("mode", ["On", "Off"])
-def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: str) -> None:
+def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_rejected(mode: str) -> None:
     bad = {"resources": {"limits": {"cpu": "abc"}}}
     told = 'resources.limits.cpu: must be a Kubernetes quantity such as 8, 500m or 16Gi, got "abc"'
     manifest = prefill_decode(
@@ -134,7 +134,7 @@ def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: s
     assert problems(manifest) == [f"model.fetcher.{told}"]
 
 
-def test_workers_that_ask_for_nothing_are_warned_of_beside_a_leader_with_a_sidecar() -> None:
+def test_workers_without_requests_are_a_warning() -> None:
     pod = template(container(resources={}))
     several = {"multinode": {"nodeCount": 2}, "template": pod, "kvTransfer": {}}
     manifest = prefill_decode(decode=several)

@@ -21,11 +21,11 @@ def engine(*args: str, port: Any = 9000, beside: Any = (), **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("args", [["--port=8000"], ["--port", "8000"], ["--port 8000"]])
-def test_another_port_than_the_arguments_say_is_refused(args: list[str]) -> None:
+def test_port_that_contradicts_arguments_is_rejected(args: list[str]) -> None:
     assert problems(engine(*args)) == [f"roles[0].port: {CONTRADICTS} of them"]
 
 
-def test_so_is_one_in_a_script_and_of_several_nodes() -> None:
+def test_script_and_several_nodes_are_checked() -> None:
     script = engine(command=["sh", "-c"], args=["exec vllm serve m --port 8000"])
     assert problems(script) == [f"roles[0].port: {CONTRADICTS} of them"]
     serving = container(args=["--model", "m", "-pp=2", "--port=8000"])
@@ -66,7 +66,7 @@ def test_where_no_port_is_stated_it_is_a_warning() -> None:
         ]
 
 
-def test_an_entrypoint_of_ones_own_may_choose_a_port() -> None:
+def test_user_entrypoint_may_choose_a_port() -> None:
     own = engine(image="registry.example.com/my-vllm:1")
     assert problems(own) == []
     (said,) = warnings(own)
@@ -89,11 +89,11 @@ def test_an_entrypoint_of_ones_own_may_choose_a_port() -> None:
         engine(beside=[container("proxy", image="p", args=None, ports=[{"containerPort": 9000}])]),
     ],
 )
-def test_nothing_is_said_where_somebody_may_listen(manifest: Any) -> None:
+def test_port_that_a_process_may_use_is_accepted(manifest: Any) -> None:
     assert problems(manifest) == warnings(manifest) == []
 
 
-def test_a_port_is_declared_once_for_a_protocol() -> None:
+def test_port_is_declared_once_for_a_protocol() -> None:
     declared = [
         {"containerPort": 8000}, {"containerPort": 8000, "protocol": "UDP"},
         {"containerPort": 8000, "protocol": "TCP", "name": "again"},

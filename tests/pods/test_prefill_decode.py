@@ -156,11 +156,11 @@ AT = "roles[2]"
         ),
     ],
 )
-def test_what_differs_is_said(prefill: Any, decode: Any, expected: list[str]) -> None:
+def test_differing_settings_are_reported(prefill: Any, decode: Any, expected: list[str]) -> None:
     assert told(prefill, decode) == [f"{each} {AT}" for each in expected]
 
 
-def test_without_a_picker_that_pairs_them_nothing_is_refused() -> None:
+def test_without_a_picker_that_pairs_them_nothing_is_rejected() -> None:
     found = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
     assert found == ["warning paired-settings-differ roles[1]"]
 
@@ -191,7 +191,7 @@ def test_half_a_pair_is_warned_of(component_type: str, rule: str) -> None:
     assert rule in {finding.rule for finding in beside.findings}
 
 
-def test_a_whole_pair_and_plain_workers_are_not() -> None:
+def test_complete_pair_and_workers_have_no_finding() -> None:
     rules = {finding.rule for finding in plan_of(pair(vllm(), vllm())).findings}
     assert not rules & {"prefill-without-decode", "decode-without-prefill"}
     assert "prefill-without-decode" not in {finding.rule for finding in plan_of(service()).findings}
@@ -208,7 +208,7 @@ def test_a_whole_pair_and_plain_workers_are_not() -> None:
         ("nightly", None, ["kv_both", "kv_both"]),
     ],
 )
-def test_nixl_is_told_the_direction_where_the_release_knows_it(
+def test_nixl_gets_kv_role_in_supporting_releases(
     release: str, connector: str | None, expected: list[str]
 ) -> None:
     whole = engine("--model=m", image=VLLM.removesuffix("v") + release.replace("0.", "v0.", 1))

@@ -51,7 +51,7 @@ def test_no_other_router_changes_a_byte_of_the_workloads(manifest: Manifest, str
     st.one_of(services(max_roles=1), services(max_roles=2)),
     st.sampled_from((True, True, True, False)),
 )
-def test_a_pair_is_wired_whole_or_refused(manifest: Manifest, generate: bool) -> None:
+def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> None:
     roles = manifest["spec"]["roles"]
     if len(roles) == 1:  # one engine for both, so that they agree
         roles.append({**roles[0], "name": f"{roles[0]['name']}-too"})

@@ -52,5 +52,5 @@ AT = "roles[{}].template.spec.containers[0]"
          "one of them")),
     ],
 )  # fmt: skip
-def test_what_stands_twice_is_refused(more: Any, expected: str) -> None:
+def test_rdma_conflicts_with_template(more: Any, expected: str) -> None:
     assert problems(pair(RDMA, **more)) == [f"{AT.format(role)}.{expected}" for role in (0, 1)]

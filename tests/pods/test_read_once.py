@@ -29,17 +29,17 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_the_command_line_of_a_role_is_read_once(read: list[Any]) -> None:
+def test_command_line_of_a_role_is_read_once(read: list[Any]) -> None:
     plan_of(service(role(replicas=3, template=template(SIZED))))
     assert read == [SIZED["args"]]
 
 
-def test_what_the_user_wrote_for_several_nodes_is_read_once(read: list[Any]) -> None:
+def test_multi_node_templates_are_read_once(read: list[Any]) -> None:
     plan_of(service(role(multinode=nodes(2), template=template(SIZED))))
     assert read.count(SIZED["args"]) == 1
 
 
-def test_the_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     real = picker_intent.EppIntent.__init__
 

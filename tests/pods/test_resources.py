@@ -116,7 +116,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
         (template(container(resources={})), {}),
     ],
 )  # fmt: skip
-def test_a_pod_asks_for_what_the_scheduler_counts(
+def test_pod_requests_equal_what_the_scheduler_counts(
     pod: dict[str, Any], expected: dict[str, str]
 ) -> None:
     found = amounts(pod)
@@ -138,7 +138,7 @@ def min_resources(manifest: dict[str, Any]) -> Any:
         ({"prefill": 1, "decode": 0}, {"cpu": "4", "memory": "3Gi", "nvidia.com/gpu": "16"}),
     ],
 )
-def test_the_gangs_resources_are_those_of_its_minimum(
+def test_gangs_resources_are_those_of_its_minimum(
     minima: dict[str, int] | None, expected: dict[str, str]
 ) -> None:
     limits = {"nvidia.com/gpu": 8, "cpu": "4", "memory": "1536Mi"}
@@ -155,7 +155,7 @@ def test_the_gangs_resources_are_those_of_its_minimum(
     assert min_resources(manifest) == expected
 
 
-def test_the_gangs_resources_count_leader_and_workers_each_by_their_template() -> None:
+def test_gangs_resources_count_leader_and_workers_each_by_their_template() -> None:
     wide = role(
         template=None,
         multinode=nodes(3),
@@ -183,7 +183,7 @@ def engine(*args: str, gpus: Any = 8, **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_engine_that_needs_more_than_it_has_is_refused(
+def test_engine_with_too_few_accelerators_is_rejected(
     manifest: dict[str, Any], expected: str
 ) -> None:
     assert problems(manifest) == [f"{SERVING}.args: {expected}"]
@@ -216,7 +216,7 @@ def test_without_accelerators_among_the_resources_there_is_nothing_to_count() ->
     assert said(service(role(template=claimed))) == []
 
 
-def test_the_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
+def test_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
     pod = template(container("side", args=["-tp", "99", "--port=9"]),
                    container("vllm", gpus=2, args=["--model", "m", "-tp", "4"]))  # fmt: skip
     assert problems(service(role(template=pod))) == [

@@ -40,7 +40,7 @@ def named(*names: str) -> dict[str, Any]:
         (("vllm", "one"), "one", "one"),
     ],
 )
-def test_the_serving_container_is_the_one_named_or_known_or_first(
+def test_serving_container_is_the_one_named_or_known_or_first(
     names: tuple[str, ...], given: str | None, expected: str
 ) -> None:
     fields = {"container": given} if given else {}
@@ -60,7 +60,7 @@ def test_the_serving_container_is_the_one_named_or_known_or_first(
         (6000, ["--port", "$(PORT)"], [{"containerPort": 9000}], 6000),
     ],
 )
-def test_the_serving_port_is_the_one_stated_closest_to_the_engine(
+def test_serving_port_is_the_one_stated_closest_to_the_engine(
     port: int | None, args: list[str], ports: list[Any], expected: int
 ) -> None:
     serving = container(args=["--model", "m", *args], ports=ports)
@@ -76,13 +76,13 @@ def test_the_serving_port_is_the_one_stated_closest_to_the_engine(
     assert pod["containers"][0]["readinessProbe"]["httpGet"]["port"] == expected
 
 
-def test_a_launcher_of_a_single_pod_has_no_effect() -> None:
+def test_launcher_of_a_single_pod_has_no_effect() -> None:
     assert warnings(service(role(multinode=nodes(1, launcher="ray")))) == [
         "warning: roles[0].multinode.launcher: has no effect: a replica is a single pod"
     ]
 
 
-def test_a_command_of_the_workers_is_not_lost_in_silence() -> None:
+def test_command_of_the_workers_is_not_lost_in_silence() -> None:
     wide = role(
         template=None,
         multinode=nodes(2, launcher="ray"),
@@ -98,7 +98,7 @@ def test_a_command_of_the_workers_is_not_lost_in_silence() -> None:
     ]
 
 
-def test_a_program_that_is_not_known_needs_launcher_none() -> None:
+def test_program_that_is_not_known_needs_launcher_none() -> None:
     unknown = template(container(image="registry.example.com/own:1", args=None))
     (problem,) = problems(service(role(template=unknown, multinode=nodes(2))))
     assert problem.startswith(f"{SERVING}.args: the container has no command, and the program")
@@ -133,7 +133,7 @@ def test_findings_come_errors_first() -> None:
     assert set(severities) == set(order)
 
 
-def test_a_parked_role_does_not_decide_the_port_of_the_service() -> None:
+def test_role_scaled_to_zero_does_not_choose_service_port() -> None:
     parked = listening("a", 9000, replicas=0)
     running = role("b", replicas=1, port=8000)
 

@@ -27,7 +27,7 @@ def test_only_decode_leaders_have_one() -> None:
 
 
 @pytest.mark.parametrize("family", IMAGES)
-def test_the_release_is_that_of_the_picker(family: str) -> None:
+def test_release_is_that_of_the_picker(family: str) -> None:
     newest = family == "llm-d-0.10"
     port = "model-server-port" if newest else "vllm-port"
     guarded = ["--enable-ssrf-protection=true", "--inference-pool=$(NAMESPACE)/svc-pool"]
@@ -50,20 +50,20 @@ def test_the_release_is_that_of_the_picker(family: str) -> None:
         {"endpointPickerConfig": "plugins: []\nschedulingProfiles: [{name: default}]\n"},
     ],
 )
-def test_a_picker_that_does_not_pair_them_leaves_the_pods_alone(router: dict[str, Any]) -> None:
+def test_picker_that_does_not_pair_them_leaves_the_pods_alone(router: dict[str, Any]) -> None:
     with_router, without = pair(router=router), pair(paired=False)
     for name in ("prefill", "decode"):
         assert leader(with_router, name) == leader(without, name)
 
 
-def test_it_is_a_container_that_goes_on_beside_the_engine_and_stands_last() -> None:
+def test_sidecar_is_the_last_restartable_init_container() -> None:
     own = {"name": "model", "image": "registry.example.com/loader:1"}
     spec = leader(pair(pod={"initContainers": [own]}))["spec"]
     assert [container["name"] for container in spec["initContainers"]] == ["model", "pd-sidecar"]
     assert spec["initContainers"][1]["restartPolicy"] == "Always"
 
 
-def test_its_requests_count_for_the_gang() -> None:
+def test_sidecar_requests_count_for_the_gang() -> None:
     gang = {"gangPolicy": {"minResources": True}}
     manifest = pair()
     manifest["spec"]["schedulingStrategy"] = gang
@@ -80,12 +80,12 @@ def test_its_requests_count_for_the_gang() -> None:
         ("OffloadingConnector", "offloading"),
     ],
 )
-def test_its_protocol_fits_the_connector(connector: str, protocol: str) -> None:
+def test_sidecar_protocol_fits_the_connector(connector: str, protocol: str) -> None:
     own = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
     assert f"--kv-connector={protocol}" in its_sidecar(pair(own, own))["args"]
 
 
-def test_its_protocol_fits_the_first_of_several_connectors() -> None:
+def test_sidecar_protocol_fits_the_first_known_connector() -> None:
     text = (
         '{"kv_connector":"MultiConnector","kv_connector_extra_config":{"connectors":'
         '[{"kv_connector":"LMCacheConnectorV1"},{"kv_connector":"NixlConnector"}]}}'
@@ -97,7 +97,7 @@ def test_its_protocol_fits_the_first_of_several_connectors() -> None:
     assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in env
 
 
-def test_sglang_speaks_its_own() -> None:
+def test_sglang_sidecar_uses_its_protocol() -> None:
     image = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3"}
     command = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
     more = {**image, "command": command}
@@ -107,7 +107,7 @@ def test_sglang_speaks_its_own() -> None:
     assert "--kv-connector=sglang" in its_sidecar(manifest)["args"]
 
 
-def test_an_unknown_connector_needs_a_word() -> None:
+def test_unknown_connector_needs_a_word() -> None:
     own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
     assert warnings(pair(own, own)) == [
         (
@@ -160,11 +160,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED)
-def test_what_cannot_work_is_refused(given: dict[str, Any], message: str) -> None:
+def test_invalid_sidecar_is_rejected(given: dict[str, Any], message: str) -> None:
     assert problems(pair(decode_role=transfer(**given))) == [f"roles[2].kvTransfer.{message}"]
 
 
-def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> None:
+def test_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> None:
     mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
     assert "--vllm-port=8001" in its_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
     own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
@@ -174,7 +174,7 @@ def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> 
     assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
-def test_a_secure_proxy_is_ones_own_choice() -> None:
+def test_user_may_enable_secure_proxy() -> None:
     manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
     found = its_sidecar(manifest)
     assert [each for each in found["args"] if "secure" in each] == ["--secure-proxy=true"]
@@ -195,7 +195,7 @@ OWN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("spec", OWN)
-def test_a_sidecar_of_ones_own_is_kept(spec: dict[str, Any]) -> None:
+def test_user_sidecar_is_kept(spec: dict[str, Any]) -> None:
     manifest = pair(decode_role={"template": {"spec": spec}})
     made_spec = leader(manifest)["spec"]
     assert "pd-sidecar" not in str(made_spec)
@@ -204,7 +204,7 @@ def test_a_sidecar_of_ones_own_is_kept(spec: dict[str, Any]) -> None:
     assert problems(manifest) == []
 
 
-def test_a_sidecar_of_ones_own_on_the_engines_port_is_a_warning() -> None:
+def test_user_sidecar_on_engine_port_is_a_warning() -> None:
     proxy = {"name": "proxy", "image": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"}
     spec = {"containers": [engine("--model=m", "--kv-transfer-config", NIXL), proxy]}
     (text,) = warnings(pair(decode_role={"template": {"spec": spec}}))

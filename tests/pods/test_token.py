@@ -77,7 +77,7 @@ def test_without_protection_nothing_is_created() -> None:
 
 
 @pytest.mark.parametrize("family", OLDER)
-def test_a_release_that_reads_no_pool_is_not_protected_and_says_so(family: str) -> None:
+def test_sidecar_release_without_pool_support_is_a_warning(family: str) -> None:
     router = {"endpointPicker": {"image": FAMILIES[family].image}}
     manifest = pair(router=router)
     assert rights(manifest) == []

@@ -19,12 +19,12 @@ def test_each_rule_refuses_at_the_field(rule: str, given: Fields, at: str) -> No
 
 
 @pytest.mark.parametrize("given", TAKEN)
-def test_what_is_unusual_and_right_is_taken(given: Fields) -> None:
+def test_unusual_valid_fields_are_accepted(given: Fields) -> None:
     assert list(check_template(given)) == []
 
 
 @pytest.mark.parametrize("given", [given for given, _ in REFUSED_BY_SERVER])
-def test_the_rest_is_left_to_the_server(given: Fields) -> None:
+def test_rest_is_left_to_the_server(given: Fields) -> None:
     assert list(check_template(given)) == []
 
 
@@ -49,12 +49,12 @@ PRESENCE = {
 
 
 @pytest.mark.parametrize("given", [given for _, given, _ in REFUSED])
-def test_what_is_not_known_is_never_refused(given: Fields) -> None:
+def test_unknown_program_is_never_rejected(given: Fields) -> None:
     found = {finding.rule for finding in check_template(outputs(given))}
     assert found <= PRESENCE
 
 
-def test_a_job_ends() -> None:
+def test_job_ends() -> None:
     given: Fields = {"spec": {"restartPolicy": "Never", "containers": []}}
     told = {owner: [finding.rule for finding in check_template(given, owner)] for owner in Owner}
     assert told == {
@@ -80,7 +80,7 @@ def test_findings_stand_where_the_user_wrote() -> None:
     ]
 
 
-def test_findings_about_the_picker_stand_in_its_overrides() -> None:
+def test_findings_about_the_picker_name_its_template() -> None:
     router = role(
         "router", "router", template=None, httproute={"parentRefs": [{"name": "g"}]},
         endpointPicker={

@@ -37,7 +37,7 @@ MISSING = 'the pod has no volume "data": add it to its volumes'
         ),
     ],
 )
-def test_what_no_api_server_takes_is_refused(manifest: Any, told: str) -> None:
+def test_invalid_pods_are_rejected(manifest: Any, told: str) -> None:
     assert problems(manifest) == [f"{POD}.{told}"]
 
 
@@ -53,7 +53,7 @@ def test_leaders_and_workers_have_volumes_of_their_own() -> None:
     assert problems(service(two)) == [f"{at}: {MISSING}"]
 
 
-def test_a_picker_mounts_what_its_template_or_ours_has() -> None:
+def test_picker_mounts_volumes_of_either_template() -> None:
     def mounting(name: str, volumes: Any = None) -> Any:
         own = {"name": "epp", "volumeMounts": [{"name": name, "mountPath": "/x"}]}
         spec = {"containers": [own], **({} if volumes is None else {"volumes": volumes})}

@@ -157,7 +157,7 @@ def test_every_command_tells_it(
     assert line.startswith(f"{tmp_path / label}: {SPLIT}next has no InferencePool")
 
 
-def test_a_service_that_could_not_be_read_may_be_the_one_that_is_named(
+def test_service_that_could_not_be_read_may_be_the_one_that_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     refused = other()

@@ -127,13 +127,13 @@ PLACES = [(FULL, path) for path in places(FULL)] + [
 
 
 @pytest.mark.parametrize("router", [FULL, REFERENCED], ids=["managed", "referenced"])
-def test_what_is_broken_below_is_accepted_whole(router: Manifest) -> None:
+def test_invalid_pod_fields_are_left_to_the_api_server(router: Manifest) -> None:
     assert judged(routed(**router))
 
 
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK))
 @examples(8)
-def test_junk_anywhere_is_refused_or_can_be_written(place: Any, junk: Any) -> None:
+def test_junk_anywhere_is_rejected_or_can_be_written(place: Any, junk: Any) -> None:
     router, path = place
     judged(routed(**with_junk(router, path, junk)))
 
@@ -145,7 +145,7 @@ def test_junk_anywhere_is_refused_or_can_be_written(place: Any, junk: Any) -> No
     st.integers(2, 6),
 )
 @examples(8)
-def test_several_pieces_of_junk_are_refused_or_can_be_written(
+def test_several_pieces_of_junk_are_rejected_or_can_be_written(
     router: Manifest, service: Any, chance: random.Random, pieces: int
 ) -> None:
     for _ in range(pieces):

@@ -129,7 +129,7 @@ def test_plan_shows_the_shares_of_pools_and_models(
     assert "Models    chat -> m 95 %, n 5 %" in lines
 
 
-def test_the_json_lists_the_routers_objects_but_not_its_role(
+def test_json_lists_the_routers_objects_but_not_its_role(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     manifest = routed(httproute=ROUTE)

@@ -57,12 +57,12 @@ ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
 
 
 @pytest.mark.parametrize("case", ENDPOINTS)
-def test_the_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
+def test_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
     manifest, url = ENDPOINTS[case]
     assert endpoint(manifest) == url
 
 
-def test_an_address_of_a_gateway_is_read_from_its_status() -> None:
+def test_address_of_a_gateway_is_read_from_its_status() -> None:
     plan = plan_of(managed(httproute=None))
     assert plan.routing is not None
     found = find_endpoint(plan.routing, plan.namespace)

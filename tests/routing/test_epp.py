@@ -50,7 +50,7 @@ IMAGES: dict[str, tuple[Manifest, str, str]] = {
 
 
 @pytest.mark.parametrize("case", IMAGES)
-def test_the_image_decides_what_kind_of_picker_it_is(case: str) -> None:
+def test_image_decides_the_picker_family(case: str) -> None:
     manifest, image, family = IMAGES[case]
     router = plan_of(manifest).picker
     assert router is not None
@@ -112,19 +112,19 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_the_picker_would_not_start_with_is_refused(case: str) -> None:
+def test_invalid_picker_fields_are_rejected(case: str) -> None:
     manifest, expected = REFUSED[case]
     (told,) = problems(manifest)
     assert told.startswith(expected)
 
 
-def test_an_image_that_looks_like_another_family_is_a_warning() -> None:
+def test_image_that_looks_like_another_family_is_a_warning() -> None:
     assert warnings(picker(image=V1_2, family="gaie-1.5")) == [
         f"warning: {AT}.family: is gaie-1.5, but {V1_2} looks like gaie-1.2; remove one of them"
     ]
 
 
-def test_a_router_without_a_strategy_does_what_its_roles_ask_for() -> None:
+def test_default_strategy_follows_from_roles() -> None:
     for manifest, plugin in (
         (routed(), "prefix-cache-scorer"),
         (pair(), "disagg-profile-handler"),
@@ -132,7 +132,7 @@ def test_a_router_without_a_strategy_does_what_its_roles_ask_for() -> None:
         assert plugin in {each["type"] for each in config(manifest)["plugins"]}
 
 
-def test_an_own_image_may_register_what_upstreams_does_not() -> None:
+def test_custom_image_may_register_plugins() -> None:
     text = (
         "plugins: [{type: load-aware-scorer}]\nschedulingProfiles:\n"
         "- {name: default, plugins: [{pluginRef: load-aware-scorer, weight: 1}]}\n"
@@ -146,7 +146,7 @@ def test_an_own_image_may_register_what_upstreams_does_not() -> None:
     assert warned.startswith(f"warning: {told}")
 
 
-def test_the_engines_block_size_is_followed_where_all_agree() -> None:
+def test_engines_block_size_is_followed_where_all_agree() -> None:
     def sized(*sizes: int | None) -> Manifest:
         roles = [
             role(
@@ -169,7 +169,7 @@ def test_the_engines_block_size_is_followed_where_all_agree() -> None:
     assert block(sized(32, None)) == 5
 
 
-def test_a_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
+def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
     namespace = output("team-a")
     manifest = routed(metadata={"namespace": namespace})
     found = picker_container(manifest)
@@ -185,7 +185,7 @@ def test_a_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
     assert told.startswith(f"{AT}.metrics: Authenticated needs a cluster-wide name")
 
 
-def test_what_the_choice_of_metrics_means_is_told() -> None:
+def test_unauthenticated_metrics_are_a_warning() -> None:
     assert warnings(picker(metrics="Unauthenticated")) == [
         (
             f"warning: {AT}.metrics: anyone who reaches the endpoint picker can read its metrics; "
@@ -205,7 +205,7 @@ def test_literal_credentials_in_the_template_are_warnings() -> None:
     assert "hf_x" not in told
 
 
-def test_words_say_what_the_strategy_does() -> None:
+def test_summary_describes_the_strategy() -> None:
     def words(manifest: Manifest) -> str:
         router = plan_of(manifest).picker
         assert router is not None

@@ -21,7 +21,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("implementation", CLASSES)
-def test_an_empty_gateway_is_one_with_defaults(implementation: str | None) -> None:
+def test_empty_gateway_has_defaults(implementation: str | None) -> None:
     given = {} if implementation is None else {"implementation": implementation}
     manifest = routed(httproute=None, gateway=given)
     assert only(manifest, "Gateway")["metadata"]["name"] == "svc-gateway"
@@ -33,7 +33,7 @@ def test_an_empty_gateway_is_one_with_defaults(implementation: str | None) -> No
     assert not problems(manifest)
 
 
-def test_a_gateways_spec_is_kept_whole(output: Any) -> None:
+def test_gateways_spec_is_kept_whole(output: Any) -> None:
     host, note = output("svc.example.com"), output("letsencrypt")
     spec = {
         "gatewayClassName": "mine",
@@ -68,13 +68,13 @@ def test_references_become_parent_refs() -> None:
     ]
 
 
-def test_an_implementation_beside_parent_refs_makes_no_gateway() -> None:
+def test_implementation_with_parent_refs_creates_no_gateway() -> None:
     manifest = routed(gateway={"implementation": "istio"})
     assert not objects(manifest, "Gateway")
     assert objects(manifest, "DestinationRule")
 
 
-def test_a_gateway_that_nothing_attaches_to_is_told() -> None:
+def test_gateway_without_routes_is_a_warning() -> None:
     (told,) = warnings(routed(gateway={"listeners": [HTTP]}))
     assert told.startswith(
         "warning: roles[0].httproute.parentRefs: do not include the service's own Gateway "
@@ -102,7 +102,7 @@ def test_unknown_gateway_has_no_finding(named: str) -> None:
         ("envoy-ai-gatway", "envoy-ai-gateway"),
     ],
 )
-def test_a_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
+def test_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
     (told,) = warnings(routed(gateway={"implementation": named}))
     assert told.endswith(f"did you mean {meant}?")
 
@@ -172,7 +172,7 @@ ATTACHED: dict[str, tuple[Manifest, str | None]] = {
 
 
 @pytest.mark.parametrize("case", ATTACHED)
-def test_a_route_is_checked_against_listeners_that_are_known(case: str) -> None:
+def test_route_is_checked_against_listeners_that_are_known(case: str) -> None:
     manifest, why = ATTACHED[case]
     found = problems(manifest)
     assert [why in line for line in found] == ([] if why is None else [True])
@@ -180,7 +180,7 @@ def test_a_route_is_checked_against_listeners_that_are_known(case: str) -> None:
         assert "accepts the route" in found[0]
 
 
-def test_a_listener_that_is_not_there_is_refused() -> None:
+def test_unknown_listener_is_rejected() -> None:
     assert problems(referenced(HTTP, namespace="default", sectionName="https", port=443)) == [
         (
             "roles[0].gateway.refs[0]: Gateway shared has no listener of sectionName https and "

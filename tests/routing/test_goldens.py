@@ -90,7 +90,7 @@ def routing(manifest: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_a_router_of_the_documents_becomes_its_golden_objects(
+def test_router_of_the_documents_becomes_its_golden_objects(
     name: str, golden: Callable[[str, Any], None]
 ) -> None:
     golden(f"router/{name}", routing(FIXTURES / "inputs" / f"{name}.yaml"))

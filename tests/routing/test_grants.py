@@ -40,7 +40,7 @@ GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", GRANTED)
-def test_what_other_namespaces_have_to_allow_is_asked_for_or_created(case: str) -> None:
+def test_grants_are_requested_or_created(case: str) -> None:
     manifest, kind, targets, namespace = GRANTED[case]
     asked = [line for line in warnings(manifest) if "ReferenceGrant" in line]
     assert asked
@@ -61,7 +61,7 @@ def test_what_other_namespaces_have_to_allow_is_asked_for_or_created(case: str) 
     }
 
 
-def test_a_grant_needs_a_plain_namespace(output: Any) -> None:
+def test_grant_needs_a_plain_namespace(output: Any) -> None:
     manifest = routed(
         httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}]},
         metadata={"namespace": output("a")},

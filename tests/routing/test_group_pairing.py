@@ -36,7 +36,7 @@ def paired(groups: int | None = 2, **router: Any) -> Manifest:
 EXPERIMENTAL = "--allow-experimental-plugins=true"
 
 
-def test_the_picker_pairs_within_a_group() -> None:
+def test_picker_pairs_within_a_group() -> None:
     found, plain = config(paired()), config(paired(None))
     screener = {
         "type": "disaggregatedset-rollout-screener",
@@ -83,7 +83,7 @@ def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
     assert EXPERIMENTAL in arguments(preferred)
 
 
-def test_a_picker_that_cannot_is_refused() -> None:
+def test_picker_without_support_is_rejected() -> None:
     old = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
     assert problems(paired(None, endpointPicker=old)) == []
     (found,) = problems(paired(endpointPicker=old))
@@ -103,7 +103,7 @@ def test_a_picker_that_cannot_is_refused() -> None:
         ),
     ],
 )
-def test_a_pairing_without_effect_is_refused(manifest: Manifest, why: str) -> None:
+def test_pairing_without_effect_is_rejected(manifest: Manifest, why: str) -> None:
     assert problems(manifest) == [
         f"roles[0].endpointPicker.groupPairing: has no effect: {why}; remove it"
     ]

@@ -42,7 +42,7 @@ API_VERSIONS = {
 
 
 @pytest.mark.parametrize("picker", API_VERSIONS)
-def test_the_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
+def test_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
     made = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
     assert made["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"
     assert made["spec"] == {
@@ -63,7 +63,7 @@ def test_the_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
     }
 
 
-def test_a_rewrite_of_all_other_names_comes_last() -> None:
+def test_rewrite_of_all_other_names_comes_last() -> None:
     any_, one = {"targets": [{"model": "m"}]}, {"models": ["a", "b"], "targets": [{"model": "m"}]}
     made = only(routed(modelRewrites=[any_, one]), "InferenceModelRewrite")
     named, other = made["spec"]["rules"]
@@ -114,13 +114,13 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_work_is_refused(case: str) -> None:
+def test_invalid_model_rewrites_are_rejected(case: str) -> None:
     manifest, expected = REFUSED[case]
     (problem,) = problems(manifest)
     assert problem.startswith(expected)
 
 
-def test_a_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
+def test_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
     manifest = canary(95, 5)
     manifest["spec"]["roles"].append(serving("base", name="more"))
     (warned,) = [line for line in warnings(manifest) if "modelRewrites" in line]
@@ -157,14 +157,14 @@ def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> No
         ((95, 5), (190, 10), []),
     ],
 )
-def test_a_difference_says_the_shares(
+def test_diff_notes_changed_shares_of_models(
     before: tuple[int, int], after: tuple[int, int], notes: list[str]
 ) -> None:
     old, new = (only(canary(*weights), "InferenceModelRewrite") for weights in (before, after))
     assert list(describe_traffic_shares(old["kind"], old, new)) == notes
 
 
-def test_a_difference_says_the_shares_of_pools() -> None:
+def test_diff_notes_changed_shares_of_pools() -> None:
     def split(weight: int) -> Manifest:
         share = [{"service": "next", "weight": weight}]
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")

@@ -38,9 +38,7 @@ def test_every_object_carries_the_services_metadata() -> None:
         ({"image": LLM_D}, ["llm-d.ai"]),
     ],
 )
-def test_the_role_holds_what_the_picker_watches_and_no_more(
-    picker: Manifest, more: list[str]
-) -> None:
+def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, more: list[str]) -> None:
     objectives = ["inferenceobjectives", "inferencemodelrewrites"]
     watched = [
         ("", ["pods"]),
@@ -63,7 +61,7 @@ def test_the_role_holds_what_the_picker_watches_and_no_more(
         ({"replicas": 2}, False),
     ],
 )
-def test_a_picker_goes_on_until_gateways_know_of_the_next(
+def test_picker_goes_on_until_gateways_know_of_the_next(
     picker: dict[str, Any], pauses: bool
 ) -> None:
     container = picker_container(routed(endpointPicker=picker))
@@ -71,7 +69,7 @@ def test_a_picker_goes_on_until_gateways_know_of_the_next(
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
-def test_the_checksum_follows_the_configuration_alone() -> None:
+def test_checksum_follows_the_configuration_alone() -> None:
     def checksum(manifest: Manifest) -> str:
         annotations = pod(manifest)["metadata"]["annotations"]
         return str(annotations["fusioninfer.io/config-checksum"])
@@ -96,7 +94,7 @@ def test_metrics_have_a_port_where_somebody_may_read_them(mode: str) -> None:
         ]
 
 
-def test_a_destination_rule_names_the_pickers_service(output: Any) -> None:
+def test_destination_rule_names_the_pickers_service(output: Any) -> None:
     istio = {"implementation": "istio"}
     manifest = routed(gateway=istio, metadata={"namespace": "team-a"})
     assert only(manifest, "DestinationRule")["spec"] == {
@@ -164,13 +162,13 @@ def test_only_decode_pods_reach_prefill_pods() -> None:
     ]
 
 
-def test_a_role_outside_of_the_pool_lets_nobody_in() -> None:
+def test_role_outside_the_pool_has_no_ingress() -> None:
     found = policies(pair(role("w"), strategy="queue-size", networkPolicy={"gateway": [GATEWAY]}))
     assert found["svc-w"]["ingress"] == []
 
 
 @pytest.mark.parametrize(("mode", "read"), [("Off", False), ("Unauthenticated", True)])
-def test_metrics_are_read_by_those_who_are_named(mode: str, read: bool) -> None:
+def test_network_policy_admits_named_metrics_readers(mode: str, read: bool) -> None:
     policy = {"gateway": [GATEWAY], "metrics": [PROMETHEUS]}
     found = policies(routed(endpointPicker={"metrics": mode}, networkPolicy=policy))
     assert let_in([PROMETHEUS], 8000) in found["svc-inference"]["ingress"]
@@ -206,7 +204,7 @@ OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-n
         ),
     ],
 )
-def test_the_gateways_proxies_are_let_in(router: Manifest, peers: list[Manifest]) -> None:
+def test_gateways_proxies_are_let_in(router: Manifest, peers: list[Manifest]) -> None:
     found = policies(routed(**router))
     assert found["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
     assert found["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]

@@ -57,7 +57,7 @@ SELECTORS: dict[str, tuple[Manifest, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", SELECTORS)
-def test_the_selector_says_who_serves(case: str) -> None:
+def test_selector_matches_serving_pods(case: str) -> None:
     manifest, also = SELECTORS[case]
     assert pool(manifest)["selector"] == {"matchLabels": {**LEADERS, **also}}
 
@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_pool_that_cannot_serve_is_refused(case: str) -> None:
+def test_pool_that_cannot_serve_is_rejected(case: str) -> None:
     manifest, expected = REFUSED[case]
     assert problems(manifest) == expected
 
@@ -168,7 +168,7 @@ def test_ports_of_roles_outside_of_the_pool_do_not_matter() -> None:
     assert pool(manifest)["targetPorts"] == [{"number": 8080}]
 
 
-def test_a_role_that_could_not_be_read_is_not_missed() -> None:
+def test_role_that_could_not_be_read_is_not_missed() -> None:
     manifest = pair(strategy="pd-disaggregation")
     manifest["spec"]["roles"][2]["componentType"] = "decode"
     assert problems(manifest) == [
@@ -191,7 +191,7 @@ def test_a_role_that_could_not_be_read_is_not_missed() -> None:
         ("gke", "FailClose", None),
     ],
 )
-def test_a_failure_mode_that_the_gateway_ignores_is_told(
+def test_failure_mode_ignored_by_gateway_is_a_warning(
     implementation: str | None, mode: str | None, told: str | None
 ) -> None:
     given = {} if mode is None else {"failureMode": mode}

@@ -120,7 +120,7 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @PAIRS
 @examples(0.5)
 @given(st.data())
-def test_the_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
+def test_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
     plan = data.draw(routed_services(pairs).map(planned).filter(accepted))
     (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
     selector = pool["spec"]["selector"]
@@ -152,7 +152,7 @@ def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObj
 @PAIRS
 @examples(0.5)
 @given(st.data())
-def test_the_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
+def test_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
     plan = data.draw(routed_services(pairs).map(planned).filter(accepted))
     (service,) = [each for each in render(plan) if each["kind"] == "Service"]
     selector = {"matchLabels": service["spec"]["selector"]}

@@ -38,7 +38,7 @@ def engine(manifest: Manifest) -> Manifest:
     return built
 
 
-def test_a_port_of_each_rank_is_a_target_port() -> None:
+def test_port_of_each_rank_is_a_target_port() -> None:
     manifest = routed(ranked(), networkPolicy={"gateway": [{"podSelector": {}}]})
     assert target_ports(manifest) == [8000, 8001, 8002, 8003]
     built = engine(manifest)
@@ -54,7 +54,7 @@ def test_a_port_of_each_rank_is_a_target_port() -> None:
 PEERS = [{"podSelector": {}}]
 
 
-def test_a_network_policy_and_a_monitor_name_every_port() -> None:
+def test_network_policy_and_a_monitor_name_every_port() -> None:
     manifest = routed(ranked(), networkPolicy={"gateway": PEERS, "metrics": PEERS})
     manifest["spec"]["monitoring"] = {}
     policies = [each for each in objects(manifest, "NetworkPolicy") if "inference" in str(each)]
@@ -69,7 +69,7 @@ def _of_role(policy: Manifest) -> bool:
     return "fusioninfer.io/role-name" in policy["spec"]["podSelector"]["matchLabels"]
 
 
-def test_an_argument_of_the_users_own_gives_ports_too_and_changes_no_pod() -> None:
+def test_argument_of_the_users_own_gives_ports_too_and_changes_no_pod() -> None:
     built = template(container(image=RELEASE, args=[*BY_HAND, "--port=9000"]))
     manifest = routed(role(template=built))
     assert target_ports(manifest) == [9000, 9001, 9002, 9003]
@@ -77,7 +77,7 @@ def test_an_argument_of_the_users_own_gives_ports_too_and_changes_no_pod() -> No
     assert engine(manifest)["readinessProbe"]["httpGet"]["port"] == 9000
 
 
-def test_the_sidecar_listens_for_every_rank() -> None:
+def test_sidecar_listens_for_every_rank() -> None:
     prefill = ranked("prefill", "prefiller", kvTransfer={})
     decode = ranked("decode", "decoder", kvTransfer={})
     manifest = routed(prefill, decode, strategy="pd-disaggregation")
@@ -164,12 +164,12 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_work_is_refused(case: str) -> None:
+def test_invalid_rank_ports_are_rejected(case: str) -> None:
     manifest, expected = REFUSED[case]
     assert problems(manifest) == [expected]
 
 
-def test_an_old_release_has_no_such_argument() -> None:
+def test_old_release_rejects_port_per_rank() -> None:
     built = template(container(gpus=4))
     (problem,) = problems(routed(ranked(template=built)))
     assert "--data-parallel-multi-port-external-lb" in problem

@@ -85,7 +85,7 @@ RULES: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize("case", RULES)
-def test_a_rule_leads_to_the_pool_where_it_says_nothing_else(case: str) -> None:
+def test_rule_defaults_to_the_pool(case: str) -> None:
     given_rule, expected = RULES[case]
     before = copy.deepcopy(given_rule)
     assert written(given_rule) == [expected]
@@ -99,7 +99,7 @@ def test_no_limit_is_written_for_a_gateway_that_refuses_it() -> None:
     assert written(limited, gateway=gke) == [{**limited, "backendRefs": [POOL]}]
 
 
-def test_a_route_that_takes_no_requests_is_told() -> None:
+def test_route_without_gateway_is_a_warning() -> None:
     nothing = routed(httproute=None)
     assert not objects(nothing, "HTTPRoute")
     (told,) = warnings(nothing)
@@ -110,7 +110,7 @@ def test_a_route_that_takes_no_requests_is_told() -> None:
     assert told.startswith("warning: roles[0].httproute.useDefaultGateways: needs the experimental")
 
 
-def test_other_outputs_of_a_route_are_refused(output: Any) -> None:
+def test_other_outputs_of_a_route_are_rejected(output: Any) -> None:
     (told,) = said(route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR)
     assert told.startswith(
         "roles[0].httproute.rules[0].matches[0].path.value: must be known before the update, "
@@ -216,7 +216,7 @@ def backend_refs(manifest: Manifest) -> list[Any]:
     return [rule.get("backendRefs") for rule in only(manifest, "HTTPRoute")["spec"]["rules"]]
 
 
-def test_the_rest_of_the_requests_stays() -> None:
+def test_rest_of_the_requests_stays() -> None:
     assert backend_refs(split(("new", 10), ("old", 20))) == [
         [
             {**POOL, "weight": 70},
@@ -228,7 +228,7 @@ def test_the_rest_of_the_requests_stays() -> None:
     assert not warnings(split(("new", 10)))
 
 
-def test_the_other_service_makes_no_route() -> None:
+def test_other_service_makes_no_route() -> None:
     other = routed(httproute={"routedBy": "stable"})
     assert "HTTPRoute/svc-httproute" not in kinds(other)
     assert not warnings(other)
@@ -242,7 +242,7 @@ def test_listeners_are_asked_about_routes_alone() -> None:
 
 
 @pytest.mark.parametrize("gateway", GATEWAYS)
-def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
+def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     wanted = GATEWAYS[gateway]
     manifest = split(("new", 10), gateway=gateway)
     found = problems(manifest) if gateway == "envoy-ai-gateway" else warnings(manifest)
@@ -263,7 +263,7 @@ def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
         ),
         (
             routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
-            "hostnames: belongs to a route, and none is made here: another one leads",
+            "hostnames: has no effect: no route is created, because another one leads",
         ),
         (
             routed(httproute={"routedBy": "stable"}, gateway={}),
@@ -278,7 +278,7 @@ def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
         ),
     ],
 )
-def test_shares_that_cannot_work_are_refused(manifest: Manifest, wanted: str) -> None:
+def test_shares_that_cannot_work_are_rejected(manifest: Manifest, wanted: str) -> None:
     found = problems(manifest)
     assert len(found) == 1
     assert wanted in found[0]
@@ -293,16 +293,14 @@ AT = "roles[0].httproute"
 
 @pytest.mark.parametrize("implementation", ["istio", "gke"])
 @pytest.mark.parametrize("external", [NEAR, {"routedBy": "stable"}], ids=["refs", "routedBy"])
-def test_what_the_gateway_needs_beside_the_route_is_made(
-    implementation: str, external: Manifest
-) -> None:
+def test_gateway_extras_exist_for_external_routes(implementation: str, external: Manifest) -> None:
     gateway = {"implementation": implementation}
     open_to_all = {"gateway": gateway, "networkPolicy": {"enabled": False}}
     own, other = (routed(httproute=route, **open_to_all) for route in (ROUTE, external))
     assert set(kinds(own)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
 
 
-def test_a_route_of_another_namespace_needs_a_grant_beside_the_pool() -> None:
+def test_route_of_another_namespace_needs_a_grant() -> None:
     (asked,) = warnings(routed(httproute=FAR))
     assert f"{AT}.refs[0].namespace: routes of namespace gateways may not refer to" in asked
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
@@ -327,11 +325,11 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "a route's field": (
         {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
         (
-            f"{AT}.hostnames: belongs to a route, and none is made here: another one leads to the "
-            "pool (refs); give one or the other"
+            f"{AT}.hostnames: has no effect: no route is created, because another one leads to the "
+            "pool (refs); remove one of them"
         ),
     ),
-    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: belongs to a route"),
+    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: has no effect"),
     "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
     "a Gateway": (
         {"httproute": NEAR, "gateway": {}},
@@ -341,6 +339,6 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED_EXTERNAL)
-def test_a_route_is_external_or_made_here(case: str) -> None:
+def test_route_is_external_or_made_here(case: str) -> None:
     fields, wanted = REFUSED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))

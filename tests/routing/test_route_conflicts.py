@@ -34,7 +34,7 @@ def conflicts(*manifests: Manifest) -> list[str]:
     ]
 
 
-def test_two_routes_for_the_same_requests_are_told_at_the_later_one() -> None:
+def test_conflicting_routes_are_reported_at_the_later_one() -> None:
     one, other = routed_by("a"), routed_by("b")
     assert conflicts(one, other) == ["b"]
     assert conflicts(other, one) == ["a"]
@@ -60,7 +60,7 @@ def test_two_routes_for_the_same_requests_are_told_at_the_later_one() -> None:
         {"rules": [{"matches": [HEADER]}]},
     ],
 )
-def test_routes_for_other_requests_are_not(other: Any) -> None:
+def test_routes_for_different_requests_do_not_conflict(other: Any) -> None:
     assert conflicts(routed_by("a"), routed_by("b", **other)) == []
 
 

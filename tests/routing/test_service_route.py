@@ -37,11 +37,11 @@ def test_nothing_of_a_picker_is_made() -> None:
     assert kinds == {"LeaderWorkerSet", "Service", "HTTPRoute"}
 
 
-def test_pods_are_those_of_the_same_service_with_a_picker() -> None:
+def test_pods_equal_those_with_a_picker() -> None:
     assert objects(behind_service(), "LeaderWorkerSet") == objects(routed(), "LeaderWorkerSet")
 
 
-def test_the_route_has_the_port_of_the_engine() -> None:
+def test_route_has_the_port_of_the_engine() -> None:
     (rule,) = only(behind_service(listening("inference", 9000)), "HTTPRoute")["spec"]["rules"]
     assert rule["backendRefs"] == [{"kind": "Service", "name": "svc", "port": 9000}]
     assert rule["timeouts"] == {"request": "0s"}
@@ -59,7 +59,7 @@ def test_the_route_has_the_port_of_the_engine() -> None:
         ({"httproute": {**ROUTE, "split": [{"service": "next", "weight": 1}]}}, "httproute.split"),
     ],
 )
-def test_what_asks_for_a_picker_is_refused(fields: Manifest, at: str) -> None:
+def test_picker_fields_without_picker_are_rejected(fields: Manifest, at: str) -> None:
     assert problems(behind_service(**fields)) == [
         f"roles[0].{at}: has no effect with endpointPicker.enabled: false; remove one of them"
     ]
@@ -72,7 +72,7 @@ def test_prefill_and_decode_are_not_paired() -> None:
     assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
 
 
-def test_engines_with_a_certificate_are_not_what_a_gateway_expects() -> None:
+def test_engines_that_serve_https_are_a_warning() -> None:
     words = ["--model", "m", "--ssl-certfile", "/c", "--ssl-keyfile", "/k"]
     serving = role(template=template(container(args=words)))
     assert any("plain HTTP to a Service" in text for text in warnings(behind_service(serving)))
@@ -88,7 +88,7 @@ def test_clients_reach_the_route_and_without_one_the_service() -> None:
     assert plan_of(behind_service(httproute=None)).has_service_endpoint
 
 
-def test_a_route_that_is_not_accepted_is_the_services_refusal() -> None:
+def test_route_that_is_not_accepted_is_the_services_refusal() -> None:
     plan = plan_of(behind_service())
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
     state = {"status": {"parents": [{"parentRef": {"name": "gw"}, "conditions": [condition]}]}}
@@ -97,7 +97,7 @@ def test_a_route_that_is_not_accepted_is_the_services_refusal() -> None:
     assert reason == "RouteNotAccepted"
 
 
-def test_the_chart_ends_at_the_service() -> None:
+def test_chart_ends_at_the_service() -> None:
     chart = mermaid([PlanView(plan_of(behind_service()))])
     assert "picker" not in chart
     assert '  entry["Service<br/>svc<br/>port 8000"]\n' in chart
@@ -105,7 +105,7 @@ def test_the_chart_ends_at_the_service() -> None:
     assert chart.endswith('  client(["clients"]) --> hop0 --> hop1 --> entry\n')
 
 
-def test_a_queue_that_no_picker_holds_scales_nothing() -> None:
+def test_queue_that_no_picker_holds_scales_nothing() -> None:
     followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
                 "prometheus": "http://p:9090"}  # fmt: skip
     manifest = behind_service(role(autoscaling=followed))
@@ -121,7 +121,7 @@ def between(*manifests: Manifest) -> list[str]:
     return [str(finding) for plan in plans for finding in plan.findings]
 
 
-def test_a_pool_that_is_not_there_gets_no_share() -> None:
+def test_pool_that_is_not_there_gets_no_share() -> None:
     split = {**ROUTE, "split": [{"service": "next", "weight": 1}]}
     front = named("front", routed(httproute=split))
     other = named("next", behind_service(httproute={"routedBy": "front"}))
@@ -129,7 +129,7 @@ def test_a_pool_that_is_not_there_gets_no_share() -> None:
     assert told.startswith("roles[0].httproute.split[0].service: ")
 
 
-def test_a_route_of_another_service_leads_to_the_service() -> None:
+def test_route_of_another_service_leads_to_the_service() -> None:
     rules = [{"backendRefs": [{"name": "next", "port": 8000}]}]
     other = named("next", behind_service(httproute={"routedBy": "front"}))
     front = named("front", behind_service(httproute={**ROUTE, "rules": rules}))

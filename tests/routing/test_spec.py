@@ -251,12 +251,12 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_cannot_work_is_refused(case: str) -> None:
+def test_spec_that_cannot_work_is_rejected(case: str) -> None:
     manifest, expected = CASES[case]
     assert sorted(problems(manifest)) == sorted(expected)
 
 
-def test_all_problems_of_a_router_and_of_the_other_roles_are_told_at_once() -> None:
+def test_all_findings_of_all_roles_are_reported_together() -> None:
     manifest = service(
         router(strategy="pd-disaggregation", httproute={**ROUTE, "hostnames": ["a:80"]}),
         role(replicas=-1),
@@ -272,6 +272,6 @@ def test_all_problems_of_a_router_and_of_the_other_roles_are_told_at_once() -> N
         {"volumeMounts": [{"name": "plugins-config-volume", "readOnly": True}]},
     ],
 )
-def test_an_override_may_leave_out_what_the_picker_has(override: Any) -> None:
+def test_picker_template_may_be_partial(override: Any) -> None:
     template = {"spec": {"containers": [{"name": "epp", **override}]}}
     assert problems(routed(endpointPicker={"template": template})) == []

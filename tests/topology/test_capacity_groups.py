@@ -90,7 +90,7 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
 
 @given(demands())
 @examples(4)
-def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
+def test_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
     roles, groups, free = drawn
     if not any(role.minimum for role in roles):
         return

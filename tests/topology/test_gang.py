@@ -56,9 +56,7 @@ def story(**spec: Any) -> dict[str, Any]:
         (service(role(replicas=0), **scheduling(**ON)), True),
     ],
 )
-def test_a_gang_is_needed_where_pods_only_work_together(
-    manifest: dict[str, Any], gang: bool
-) -> None:
+def test_gang_is_needed_for_multi_node_or_paired_pods(manifest: dict[str, Any], gang: bool) -> None:
     plan = plan_of(manifest)
     assert plan.shape.needs_gang is gang
     assert plan.shape.scheduler == ("volcano" if gang else None)
@@ -73,7 +71,7 @@ def test_a_gang_is_needed_where_pods_only_work_together(
         ({"prefill": 0, "decode": 2}, {"prefill": 0, "decode": 2}, 8),
     ],
 )
-def test_a_role_without_a_minimum_needs_all_its_replicas(
+def test_role_without_a_minimum_needs_all_its_replicas(
     named: dict[str, int], expected: dict[str, int], members: int
 ) -> None:
     gang = plan_of(story(**minima(**named))).gang
@@ -84,7 +82,7 @@ def test_a_role_without_a_minimum_needs_all_its_replicas(
     assert gang.tasks is None
 
 
-def test_a_replica_above_the_minimum_does_not_change_the_partial_pod_group() -> None:
+def test_replica_above_the_minimum_does_not_change_the_partial_pod_group() -> None:
     two, three = (
         rendered(prefill_decode({}, {"replicas": count}, **minima(prefill=1, decode=1)))[0]
         for count in (2, 3)
@@ -93,7 +91,7 @@ def test_a_replica_above_the_minimum_does_not_change_the_partial_pod_group() -> 
     assert rendered(prefill_decode())[0] != rendered(prefill_decode({}, {"replicas": 3}))[0]
 
 
-def test_a_parked_role_has_no_share_and_no_objects() -> None:
+def test_role_scaled_to_zero_has_no_objects() -> None:
     manifest = prefill_decode({"replicas": 0})
     assert kinds(manifest) == [
         "PodGroup/svc",
@@ -117,14 +115,14 @@ def test_parking_a_role_does_not_restart_the_others() -> None:
     assert decoders(prefill_decode()) == decoders(prefill_decode({"replicas": 0}))
 
 
-def test_a_service_that_is_parked_whole_has_no_pod_group() -> None:
+def test_service_scaled_to_zero_has_no_pod_group() -> None:
     parked = prefill_decode({"replicas": 0}, {"replicas": 0})
     assert kinds(parked) == ["Service/svc"]
     assert problems(parked) == []
     assert problems({**parked, "spec": {**parked["spec"], **minima(prefill=0)}}) == []
 
 
-def test_an_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
+def test_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
     assert said(story(), Severity.INFO) == [
         (
             "info: schedulingStrategy.gangPolicy: the gang is all-or-nothing: nothing starts "

@@ -98,9 +98,7 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
         ),
     ],
 )
-def test_what_can_never_be_scheduled_as_a_gang_is_refused(
-    manifest: dict[str, Any], expected: str
-) -> None:
+def test_gang_deadlock_is_rejected(manifest: dict[str, Any], expected: str) -> None:
     assert problems(manifest) == [expected]
     without = {**manifest["spec"].get("schedulingStrategy", {}), **OFF}
     loose = {**manifest, "spec": {**manifest["spec"], "schedulingStrategy": without}}
@@ -123,7 +121,7 @@ def test_subgroup_topology_needs_subgroups() -> None:
 
 
 @pytest.mark.parametrize("resources", [{}, {"requests": {}}, {"limits": {"cpu": "0"}}])
-def test_a_gang_pod_that_asks_for_nothing_is_not_held_by_the_gang(resources: Any) -> None:
+def test_gang_pod_without_requests_is_a_warning(resources: Any) -> None:
     bare = template(container(resources=resources))
     assert warnings(prefill_decode({}, {"template": bare})) == [
         (

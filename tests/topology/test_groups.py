@@ -42,7 +42,7 @@ def by_name(manifest: Manifest) -> dict[str, Manifest]:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered(manifest)}
 
 
-def test_a_group_differs_from_a_service_without_in_its_names_alone() -> None:
+def test_single_group_differs_from_plain_service_in_names_only() -> None:
     renamed = json.dumps(list(rendered(grouped(None))))
     for kept in ("prefill-0", "decode-0", "decode-1"):
         renamed = renamed.replace(f'"name": "svc-{kept}"', f'"name": "svc-0-{kept}"')
@@ -70,13 +70,13 @@ def test_another_group_adds_its_own_objects_and_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize("minimum", [None, {"prefill": 1, "decode": 1}])
-def test_the_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
+def test_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
     whole = by_name(grouped(None, minimum))["PodGroup/svc"]["spec"]
     objects = by_name(grouped(3, minimum))
     assert [objects[f"PodGroup/svc-{group}"]["spec"] for group in range(3)] == [whole] * 3
 
 
-def test_a_minimum_is_compared_with_the_replicas_of_one_group() -> None:
+def test_minimum_is_compared_with_the_replicas_of_one_group() -> None:
     (found,) = problems(grouped(3, {"decode": 3}))
     assert found == (
         "schedulingStrategy.gangPolicy.minRoleReplicas.decode: must be at most the role's "
@@ -89,11 +89,11 @@ def test_a_minimum_is_compared_with_the_replicas_of_one_group() -> None:
     [(-1, "groups: must be at least 0, got -1"), (True, "groups: must be an integer, got true"),
      ("2", 'groups: must be an integer, got "2"')],
 )  # fmt: skip
-def test_a_count_that_is_none_is_refused(groups: Any, said_of: str) -> None:
+def test_group_count_must_be_a_count(groups: Any, said_of: str) -> None:
     assert problems(service(groups=groups)) == [said_of]
 
 
-def test_replicas_beyond_all_bounds_are_refused_before_they_are_planned() -> None:
+def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> None:
     started = time.process_time()
     # The rest of the document is looked at all the same.
     found = problems(service(role(replicas=1000), role("lone", template={}), groups=10_000))
@@ -104,7 +104,7 @@ def test_replicas_beyond_all_bounds_are_refused_before_they_are_planned() -> Non
     ]
 
 
-def test_names_that_are_too_long_because_of_the_group_are_refused() -> None:
+def test_names_that_are_too_long_because_of_the_group_are_rejected() -> None:
     wide = service(role("r" * 20), name="s" * 28, groups=11)
     (found,) = problems(wide)
     assert f'"{"s" * 28}-10-{"r" * 20}-0" has 54 characters' in found
@@ -118,7 +118,7 @@ def collisions(*manifests: Manifest) -> list[str]:
             if found.severity is Severity.ERROR]  # fmt: skip
 
 
-def test_the_names_of_a_group_may_not_be_those_of_another_service() -> None:
+def test_names_of_a_group_may_not_be_those_of_another_service() -> None:
     found = collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-0"}})
     assert found[0] == (
         'metadata.name: PodGroup "svc-0" would also belong to group 0 of service svc; rename one '
@@ -129,7 +129,7 @@ def test_the_names_of_a_group_may_not_be_those_of_another_service() -> None:
     assert collisions(grouped(2), {**service(), "metadata": {"name": "svc-0"}}) == []
 
 
-def test_the_plan_lists_the_gangs_of_the_groups() -> None:
+def test_plan_lists_the_gangs_of_the_groups() -> None:
     plan = plan_of(grouped(2))
     found = plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
     assert found["groups"] == 2
@@ -162,7 +162,7 @@ READY = {
 WAITING = {"metadata": {"generation": 1}, "status": {"conditions": [{"type": "Progressing"}]}}
 
 
-def test_the_status_says_which_group_serves() -> None:
+def test_status_names_the_active_group() -> None:
     plan = plan_of(grouped(2))
     live: dict[str, Any] = {
         each.name: READY if each.group == 0 else WAITING
@@ -185,7 +185,7 @@ def test_the_status_says_which_group_serves() -> None:
     assert status["groups"]["1"]["components"]["decode"]["phase"] == "Pending"
 
 
-def test_a_service_whose_groups_each_lack_a_role_does_not_serve() -> None:
+def test_groups_without_a_ready_role_are_inactive() -> None:
     # A prefill pod of one group and decode pods of another are not paired.
     plan = plan_of(grouped(2))
     live: dict[str, Any] = dict.fromkeys(

@@ -33,7 +33,7 @@ def kueue(queue: Any = "team", **policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_the_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str) -> None:
+def test_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str) -> None:
     manifest = prefill_decode(layout=layout, **kueue())
     assert "PodGroup" not in kinds(manifest)
     sets = of_kind(rendered(manifest), "LeaderWorkerSet")
@@ -100,7 +100,7 @@ def test_pods_restart_for_no_queue() -> None:
         ),
     ],
 )
-def test_what_kueue_cannot_do_is_refused(strategy: Any, expected: str) -> None:
+def test_unsupported_kueue_fields_are_rejected(strategy: Any, expected: str) -> None:
     assert problems(prefill_decode(**strategy)) == [expected]
 
 
@@ -111,14 +111,14 @@ def test_what_kueue_cannot_do_is_refused(strategy: Any, expected: str) -> None:
         ({"minResources": True}, "Kueue counts the requests of every replica"),
     ],
 )
-def test_what_has_no_effect_with_kueue_is_said(policy: Any, reason: str) -> None:
+def test_field_without_effect_with_kueue_is_a_warning(policy: Any, reason: str) -> None:
     (field,) = policy
     assert warnings(service(role(), **kueue(**policy))) == [
         f"warning: schedulingStrategy.gangPolicy.{field}: has no effect: {reason}"
     ]
 
 
-def test_roles_that_start_apart_are_said_and_what_deadlocks_only_with_volcano_is_not() -> None:
+def test_kueue_reports_roles_that_start_apart() -> None:
     assert ("roles-start-apart", "schedulingStrategy.gangPolicy.backend") in rules(
         prefill_decode(**kueue())
     )
@@ -140,7 +140,7 @@ def test_roles_that_start_apart_are_said_and_what_deadlocks_only_with_volcano_is
         ),
     ],
 )
-def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str) -> None:
+def test_pods_that_kueue_would_never_start_are_rejected(changed: Any, field: str) -> None:
     """Seen with the real one: e2e/test_kueue.py."""
     changed = dict(changed)
     labelled = service(role(**changed.pop("roles", {})), **changed, **kueue())
@@ -155,14 +155,14 @@ def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str)
     assert ("kueue-label", f"{field}[{QUEUE}]") in rules(labelled)
 
 
-def test_a_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
+def test_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
     manifest = service(role(), metadata={"labels": {QUEUE: "team"}})
     reason = "is copied to all objects, so replicas wait in a queue that the plan does not know"
     remedy = "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead"
     assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 
 
-def test_the_capacity_table_is_each_replica_by_itself() -> None:
+def test_capacity_table_is_each_replica_by_itself() -> None:
     # What Kueue 0.15.2 admits is in e2e/test_kueue.py.
     eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     pod = template({"name": "vllm", "image": "e:1", "command": ["/serve"], **eight})
@@ -190,7 +190,7 @@ def test_quota_that_no_node_can_give_is_an_upper_bound() -> None:
     assert capacity(roles, GangForm.REPLICA, [NodePool(1, 16)]).exact is True
 
 
-def test_groups_are_not_held_together() -> None:
+def test_kueue_admits_groups_in_part() -> None:
     eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     single = {"replicas": 1, "template": template({"name": "vllm", "image": "e:1", **eight})}
     plan = plan_of(prefill_decode(single, single, groups=2, **kueue()))

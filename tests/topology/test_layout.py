@@ -48,7 +48,7 @@ def of(rollout: Any, replicas: int = 4, **more: Any) -> Any:
     return service(role(replicas=replicas, **more), rollout=rollout, **PER_ROLE)
 
 
-def test_a_role_is_one_set_with_all_its_replicas() -> None:
+def test_per_role_layout_has_one_lws_with_all_replicas() -> None:
     manifest = prefill_decode({"replicas": 3}, {"replicas": 0}, **PER_ROLE)
     assert kinds(manifest) == ["PodGroup/svc", "LeaderWorkerSet/svc-prefill", "Service/svc"]
     assert spec_of(manifest, "svc-prefill")["replicas"] == 3
@@ -61,7 +61,7 @@ def test_a_role_is_one_set_with_all_its_replicas() -> None:
     assert (prefill.total_pods, decode.total_pods) == (3, 0)
 
 
-def test_its_pods_share_one_task_and_its_gang_tells_them_apart_by_their_group() -> None:
+def test_per_role_gang_separates_replicas_by_group_index() -> None:
     group, *lws, _ = rendered(prefill_decode(**PER_ROLE))
     for each in lws:
         held = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
@@ -76,7 +76,7 @@ def test_its_pods_share_one_task_and_its_gang_tells_them_apart_by_their_group() 
     assert [each["minSubGroups"] for each in group["spec"]["subGroupPolicy"]] == [1, 2]
 
 
-def test_the_whole_service_is_still_all_or_nothing_by_default() -> None:
+def test_whole_service_is_still_all_or_nothing_by_default() -> None:
     wide = prefill_decode(WIDE, {**WIDE, "replicas": 2, "multinode": nodes(4, launcher="none")})
     for minima in (None, {"prefill": 1, "decode": 1}):
         policy = {} if minima is None else {"gangPolicy": {"minRoleReplicas": minima}}
@@ -104,7 +104,7 @@ def test_the_whole_service_is_still_all_or_nothing_by_default() -> None:
         ({"strategy": "Recreate"}, (0, 1, 0)),
     ],
 )
-def test_its_rolling_update_is_what_rollout_says(rollout: Any, expected: Any) -> None:
+def test_rolling_update_follows_rollout(rollout: Any, expected: Any) -> None:
     assert tuple(updating(of(rollout)).values()) == expected
     # A role's own words come first.
     inner = service(role(replicas=4, rollout=rollout), rollout={"maxUnavailable": 3}, **PER_ROLE)
@@ -112,7 +112,7 @@ def test_its_rolling_update_is_what_rollout_says(rollout: Any, expected: Any) ->
         assert tuple(updating(inner).values()) == expected
 
 
-def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
+def test_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
     # One after the other, also where several may be down: that takes a feature gate.
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
@@ -132,7 +132,7 @@ def test_roles_may_still_change_one_after_the_other() -> None:
     assert next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
 
 
-def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
+def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
     steps = update_order(plan_of(manifest))
@@ -185,13 +185,13 @@ def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field:
     assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
 
 
-def test_a_set_that_is_made_anew_holds_no_partition() -> None:
+def test_recreate_rejects_partition() -> None:
     (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
     assert told.startswith("rollout.partition: conflicts with strategy Recreate")
     assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
 
 
-def test_what_an_update_starts_beside_the_others_is_told() -> None:
+def test_surge_without_room_is_a_warning() -> None:
     needs = "rollout.maxSurge: an update needs room for 1 more of inference"
     gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
     gang = warnings(of({"maxSurge": 1}, **gpus))
@@ -231,7 +231,7 @@ def test_two_roles_share_no_name(roles: Any, kind: str) -> None:
     assert any(kind in str(finding) for finding in plan.findings), plan.findings
 
 
-def test_a_role_and_another_service_share_no_name() -> None:
+def test_role_and_another_service_share_no_name() -> None:
     # The headless Service of the role's set, and the Service in front of the other one.
     pair = [service(role("a"), **PER_ROLE), service(role("b"), name="svc-a")]
     _, other = plan_services([args for each in pair for args in load(each)])

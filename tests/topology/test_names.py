@@ -37,7 +37,7 @@ def of_length(length: int, replicas: int, **fields: Any) -> dict[str, Any]:
         (11, {"multinode": nodes(2)}, 50),
     ],
 )
-def test_a_name_may_be_as_long_as_its_stateful_sets_allow(
+def test_name_limit_follows_from_stateful_sets(
     replicas: int, fields: dict[str, Any], limit: int
 ) -> None:
     assert problems(of_length(limit, replicas, **fields)) == []
@@ -102,7 +102,7 @@ def test_only_replicas_that_exist_collide() -> None:
     assert collisions(first, service(role("c", replicas=0), name="a-b")) == [[], []]
 
 
-def test_a_role_may_not_be_called_like_a_worker_stateful_set_of_another() -> None:
+def test_role_may_not_be_called_like_a_worker_stateful_set_of_another() -> None:
     # LeaderWorkerSet names the workers of group 0 of svc-decode-1 "svc-decode-1-0".
     wide = role("decode", "decoder", replicas=2, multinode=nodes(2))
     expected = (
@@ -114,7 +114,7 @@ def test_a_role_may_not_be_called_like_a_worker_stateful_set_of_another() -> Non
     assert collisions(service(narrow, role("decode-1"))) == [[]]
 
 
-def test_a_headless_service_of_a_group_may_not_meet_another_set() -> None:
+def test_headless_service_of_a_group_may_not_meet_another_set() -> None:
     unique = {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}
     expected = (
         'roles[1].name: Service "svc-decode-1-0" would also belong to role decode of service svc; '
@@ -125,7 +125,7 @@ def test_a_headless_service_of_a_group_may_not_meet_another_set() -> None:
     ]
 
 
-def test_a_service_may_not_be_called_like_a_headless_service() -> None:
+def test_service_may_not_be_called_like_a_headless_service() -> None:
     found = collisions(service(role("b"), name="a"), service(role("c"), name="a-b-0"))
     assert found == [
         [],
@@ -139,7 +139,7 @@ def test_a_service_may_not_be_called_like_a_headless_service() -> None:
     ]
 
 
-def test_a_service_may_not_be_called_like_another_ones_endpoint_picker() -> None:
+def test_service_may_not_be_called_like_another_ones_endpoint_picker() -> None:
     found = collisions(service(ROUTER, role("b"), name="a"), service(role("c"), name="a-epp"))
     assert found == [
         [],
@@ -149,7 +149,7 @@ def test_a_service_may_not_be_called_like_another_ones_endpoint_picker() -> None
     ]
 
 
-def test_a_pair_of_owners_is_reported_once_however_many_replicas_meet() -> None:
+def test_pair_of_owners_is_reported_once_however_many_replicas_meet() -> None:
     found = collisions(
         service(role("b-c", replicas=50), name="a"), service(role("c", replicas=50), name="a-b")
     )

@@ -112,7 +112,7 @@ def test_single_pods_are_no_gang(more: Any) -> None:
         ),
     ],
 )
-def test_what_the_scheduler_cannot_do_is_refused(strategy: Any, expected: str) -> None:
+def test_unsupported_native_gang_fields_are_rejected(strategy: Any, expected: str) -> None:
     assert problems(prefill_decode(**strategy)) == [expected]
 
 
@@ -126,7 +126,7 @@ def test_what_the_scheduler_cannot_do_is_refused(strategy: Any, expected: str) -
         ),
     ],
 )
-def test_what_can_never_be_placed_is_refused(fields: Any, at: str) -> None:
+def test_native_gang_deadlock_is_rejected(fields: Any, at: str) -> None:
     assert ("gang-deadlock", at) in rules(prefill_decode(fields, **native()))
 
 
@@ -146,12 +146,12 @@ def test_what_can_never_be_placed_is_refused(fields: Any, at: str) -> None:
         (with_strategy(queue="team"), "queue", "Kubernetes' own gangs have no queue"),
     ],
 )
-def test_what_has_no_effect_is_said(strategy: Any, field: str, reason: str) -> None:
+def test_field_without_effect_is_a_warning(strategy: Any, field: str, reason: str) -> None:
     told = warnings(service(role(), **strategy))
     assert told == [f"warning: schedulingStrategy.{field}: has no effect: {reason}"]
 
 
-def test_no_autoscaler_changes_what_the_gang_counts() -> None:
+def test_native_gang_rejects_autoscaling() -> None:
     scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [{"name": "waiting", "target": 5}]}}
     told = problems(prefill_decode({}, scaled, layout="PerRole", **native()))
     assert [text.partition(":")[0] for text in told] == ["roles[1].autoscaling"]
@@ -159,7 +159,7 @@ def test_no_autoscaler_changes_what_the_gang_counts() -> None:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_the_capacity_table_is_all_or_nothing(layout: str) -> None:
+def test_capacity_table_is_all_or_nothing(layout: str) -> None:
     # What Kubernetes 1.37.1 starts is in e2e/test_native.py.
     pod = template({"name": "vllm", "image": "e:1", "command": ["/serve"], **EIGHT})
     manifest = prefill_decode(
@@ -199,13 +199,13 @@ def test_replicas_of_volcanos_gang_join_another() -> None:
     assert check_gang_joins(plan, running("Volcano"))
 
 
-def test_a_diff_says_what_a_gang_does_that_grows() -> None:
+def test_diff_notes_that_a_larger_gang_holds_back_pods() -> None:
     pod = {"multinode": nodes(2)}
     two, three = (prefill_decode(pod, {"replicas": count}, **native()) for count in (2, 3))
     difference = compare(rendered(two), rendered(three))
     assert (
-        "PodGroup minCount 4 -> 5: the gang is all-or-nothing; without room for all 5 pods, "
-        "replacement pods of running replicas are held back"
+        "PodGroup minCount 4 -> 5: the gang is all-or-nothing; unless all 5 pods fit, "
+        "replacement pods of running replicas stay pending"
     ) in difference.notes
 
 
@@ -216,6 +216,6 @@ def test_a_diff_says_what_a_gang_does_that_grows() -> None:
         ({}, "pod annotations, scheduling changed"),
     ],
 )
-def test_a_diff_says_that_pods_join_a_gang(before: Any, reason: str) -> None:
+def test_diff_names_the_reason_why_pods_join_a_gang(before: Any, reason: str) -> None:
     old, new = (rendered(prefill_decode(**fields)) for fields in (before, native()))
     assert {effect.restart_reason for effect in compare(old, new).effects} == {reason}

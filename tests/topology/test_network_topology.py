@@ -24,7 +24,7 @@ def pod_groups(manifest: Manifest) -> list[Manifest]:
     return [each["spec"] for each in rendered(manifest) if each["kind"] == "PodGroup"]
 
 
-def test_a_group_policy_stands_on_the_literal_form() -> None:
+def test_group_policy_is_added_to_the_literal_form() -> None:
     (spec,) = pod_groups(tied({"groupPolicy": HARD}))
     assert spec["networkTopology"] == HARD
     assert "minTaskMember" in spec
@@ -36,7 +36,7 @@ def test_every_serving_group_has_it() -> None:
 
 
 @pytest.mark.parametrize("minimum", [None, {"decode": 1}])
-def test_a_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
+def test_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
     (spec,) = pod_groups(tied({"rolePolicy": HARD}, minimum))
     assert "minTaskMember" not in spec
     assert "networkTopology" not in spec
@@ -59,7 +59,7 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
     )
 
 
-def test_it_is_refused_where_there_is_no_gang() -> None:
+def test_network_topology_without_gang_is_rejected() -> None:
     alone = service(schedulingStrategy={"gangPolicy": {"networkTopology": {"groupPolicy": HARD}}})
     (found,) = problems(alone)
     assert found.endswith("which is off for these pods; remove it, or set gangPolicy.mode to On")
@@ -75,11 +75,11 @@ def test_it_is_refused_where_there_is_no_gang() -> None:
         ),
     ],
 )
-def test_what_has_no_effect_is_said(topology: Any, found: str) -> None:
+def test_field_without_effect_is_a_warning(topology: Any, found: str) -> None:
     assert any(warning.endswith(found) for warning in warnings(tied(topology)))
 
 
-def test_the_capacity_table_is_a_bound_then() -> None:
+def test_capacity_table_is_a_bound_then() -> None:
     plan = plan_of(tied({"groupPolicy": HARD}))
     assert [each.exact for each in compute_capacity_for_gpus(plan, [0])] == [False]
     assert [each.exact for each in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]

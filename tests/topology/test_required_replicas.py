@@ -29,7 +29,7 @@ def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_lowest_ordinals_are_a_policy_of_their_own_before_the_rest() -> None:
+def test_lowest_ordinals_are_a_policy_of_their_own_before_the_rest() -> None:
     manifest = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}, **LOWEST))
     usual = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}))
     prefill, decode = policies(usual)
@@ -47,14 +47,14 @@ def test_the_lowest_ordinals_are_a_policy_of_their_own_before_the_rest() -> None
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_a_replica_more_changes_no_pod_group(replicas: int) -> None:
+def test_replica_more_changes_no_pod_group(replicas: int) -> None:
     def made(count: int) -> dict[str, Any]:
         return pod_group(prefill_decode({}, {"replicas": count}, **asking({"decode": 2}, **LOWEST)))
 
     assert made(replicas) == made(replicas + 1)
 
 
-def test_a_role_whose_every_replica_is_optional_has_no_lowest() -> None:
+def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
     manifest = prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}, **LOWEST))
     assert policies(manifest) == policies(
         prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}))

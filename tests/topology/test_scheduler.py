@@ -22,7 +22,7 @@ OFF = {"gangPolicy": {"mode": "Off"}}
 NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
 
 
-def test_the_priority_class_goes_on_the_pod_group_and_on_the_pods() -> None:
+def test_priority_class_goes_on_the_pod_group_and_on_the_pods() -> None:
     manifest = prefill_decode(**scheduling(priorityClassName="high"))
     assert rendered(manifest)[0]["spec"]["priorityClassName"] == "high"
     assert {each["spec"]["priorityClassName"] for each in pod_templates(manifest)} == {"high"}
@@ -30,7 +30,7 @@ def test_the_priority_class_goes_on_the_pod_group_and_on_the_pods() -> None:
     assert pod_templates(single)[0]["spec"]["priorityClassName"] == "high"
 
 
-def test_a_pod_template_may_not_contradict_the_service() -> None:
+def test_pod_template_may_not_contradict_the_service() -> None:
     own = service(
         role(template=template(priorityClassName="low", schedulerName="mine")),
         **scheduling(priorityClassName="high", schedulerName="volcano"),
@@ -54,7 +54,7 @@ def test_a_pod_template_may_not_contradict_the_service() -> None:
     assert problems(same) == []
 
 
-def test_a_queue_is_named_by_the_pod_group_or_by_the_pods() -> None:
+def test_queue_is_named_by_the_pod_group_or_by_the_pods() -> None:
     gang = prefill_decode(**scheduling(queue="research"))
     assert rendered(gang)[0]["spec"]["queue"] == "research"
     key = "scheduling.volcano.sh/queue-name"
@@ -64,7 +64,7 @@ def test_a_queue_is_named_by_the_pod_group_or_by_the_pods() -> None:
     assert kinds(loose) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
 
 
-def test_a_queue_of_a_pod_template_is_not_overwritten_in_silence() -> None:
+def test_queue_of_a_pod_template_is_not_overwritten_in_silence() -> None:
     key = "scheduling.volcano.sh/queue-name"
     own = role(template=template(metadata={"annotations": {key: "mine"}}))
     assert problems(service(own, **scheduling(queue="research", schedulerName="volcano"))) == [
@@ -100,9 +100,7 @@ def test_a_queue_of_a_pod_template_is_not_overwritten_in_silence() -> None:
         ({"schedulerName": "default-scheduler"}, []),
     ],
 )
-def test_what_has_no_effect_without_a_gang_is_a_warning(
-    fields: dict[str, Any], expected: list[str]
-) -> None:
+def test_field_without_effect_is_a_warning(fields: dict[str, Any], expected: list[str]) -> None:
     assert warnings(service(**scheduling(**fields))) == [
         f"warning: schedulingStrategy.{each}" for each in expected
     ]

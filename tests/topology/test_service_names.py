@@ -26,7 +26,7 @@ LINKS = "service-name-breaks-engine"
 
 
 @pytest.mark.parametrize("name", ["vllm", "vllm-dp-master"])
-def test_a_service_whose_variables_the_engine_reads_is_refused(name: str) -> None:
+def test_service_whose_variables_the_engine_reads_is_rejected(name: str) -> None:
     assert of(LINKS, named(name)) == [AT]
     assert of(LINKS, named(name, "models")) == [AT]
     assert of(LINKS, named(name, "default", enableServiceLinks=False)) == []

@@ -86,11 +86,11 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_what_contradicts_is_refused(manifest: Any, expected: list[str]) -> None:
+def test_contradicting_model_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
-def test_a_program_that_is_not_known_is_told_nothing() -> None:
+def test_unknown_program_keeps_its_command() -> None:
     manifest = serving({"uri": "pvc://m"}, image="x", command=["/serve"])
     (one,) = warnings(manifest)
     assert one.startswith("warning: roles[0].template.spec.containers[0].command: the model is")
@@ -98,7 +98,7 @@ def test_a_program_that_is_not_known_is_told_nothing() -> None:
     assert main(manifest)["volumeMounts"]
 
 
-def test_a_literal_credential_is_warned_of_where_it_was_written() -> None:
+def test_literal_credential_is_warned_of_where_it_was_written() -> None:
     env = [{"name": "HF_TOKEN", "value": "hf_" + "a" * 30}]
     found = warnings(serving({"uri": "s3://b/k", "fetcher": {"env": env}}))
     assert [each.partition(": ")[2][:35] for each in found] == [
