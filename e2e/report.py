@@ -129,7 +129,8 @@ class Report:
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
             names = {mark.name for mark in item.iter_markers()}
-            by_hand = "long" in names or ("engine" in names and "core" not in names)
+            is_core = "engine" not in names or "core" in names
+            by_hand = bool({"long", "upstream"} & names) or not is_core
             claim = self.claims.setdefault(
                 (item.path, text), Claim(text, item.path, test, by_hand, marker.kwargs.get("needs"))
             )
