@@ -210,9 +210,9 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
     hint = _unsupported_version(raw)
     platform = find_platform_importer(raw) if _is_of_other_system(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
-        why = "is no service: left out; apply it beside the others"
+        why = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
-            why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
+            why = f"is of {platform.name}'s platform and has no effect on a service; ignored"
         return LoadedDocument(
             origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {why}")),)
         )
@@ -241,12 +241,12 @@ def _importer_missing(raw: Mapping[str, Any]) -> Finding:
 
 
 def _unrecognized_kind(raw: Mapping[str, Any]) -> Finding:
-    systems = " or ".join(f"{importer.name}'s" for importer in importers())
+    systems = ", ".join(importer.name for importer in importers())
     return error(
         WRONG_KIND,
         ("kind",),
-        f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}: "
-        "apply it beside the services, and leave it out here (--allow-lossy does)",
+        f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds of "
+        f"{systems}; remove it and apply it separately, or ignore it with --allow-lossy",
     )
 
 

@@ -85,11 +85,11 @@ def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
     write("set/deeper/b.yaml", {"kind": "nothing"})
     Path("set/README.md").write_text("kind: [")
     Path("set/empty.yaml").write_text("# nothing\n")
-    left = "is no service: left out; apply it beside the others"
+    left = "is not an InferenceService and is ignored; apply it separately"
     told = [f"set/a.yml: warning: kind: Namespace {left}"]
     assert run("render", "set") == (0, run("render", "one.yaml")[1], told)
     assert run("check", "set", "--strict")[0] == 2
-    with pytest.warns(UserWarning, match="Namespace is no service"):
+    with pytest.warns(UserWarning, match="Namespace is not an InferenceService"):
         assert len(load("set")) == 1
     # Named by itself, it is meant to be read.
     assert run("check", "one.yaml", "set/pools.json")[0] == 2
@@ -99,13 +99,13 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
     cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
     write("set/a.yaml", modelplane_samples.released())
     write("set/b.yaml", cluster)
-    left = "is of Modelplane's platform, and says nothing about a service: left out"
+    left = "is of Modelplane's platform and has no effect on a service; ignored"
     told = f"set/b.yaml: warning: kind: InferenceCluster {left}"
     assert run("check", "set")[0] == 0
     assert told in run("check", "set")[2]
     assert run("check", "set/a.yaml", "set/b.yaml")[0] == 2
     write("set/b.yaml", {**cluster, "kind": "ModelEndpoints"})
-    assert run("check", "set")[2][-1].startswith("set/b.yaml: kind: must be one of ")
+    assert "ModelEndpoints is not an InferenceService and is ignored" in run("check", "set")[2][-1]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_folders_of_rendered_objects_are_compared(run: Run) -> None:
 OLD = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
        "metadata": {"name": "a"}, "spec": {}}  # fmt: skip
 KINDS = (
-    "no service in it; these kinds become one: InferenceService, LLMInferenceService (KServe), "
+    "no service found; supported kinds: InferenceService, LLMInferenceService (KServe), "
     "ModelServing (Kthena), ModelDeployment (Modelplane)"
 )
 
@@ -201,6 +201,7 @@ def test_kserves_older_kind_is_not_taken_for_ours(run: Run) -> None:
     assert (status, printed) == (2, "")
     (line,) = said
     assert line == (
-        "f.yaml: kind: must be one of LLMInferenceService, LLMInferenceServiceConfig for "
-        'KServe\'s serving.kserve.io/v1beta1, got "InferenceService"'
+        "f.yaml: kind: InferenceService (serving.kserve.io/v1beta1) is not an InferenceService or "
+        "one of the kinds of KServe, Kthena, Modelplane; remove it and apply it separately, or "
+        "ignore it with --allow-lossy"
     )

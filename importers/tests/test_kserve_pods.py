@@ -331,7 +331,7 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
             f"f: warning: {place}: " in each
             and "no KV transfer is configured; unless the "
             "engines transfer the KV cache themselves, "
-            "decode recomputes every prompt"
+            "decode computes every prompt again"
             in each
             for each in said(document)
         )

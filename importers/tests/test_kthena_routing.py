@@ -497,9 +497,11 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
 
 def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
     (refused,) = problems(serving(), server(), _deployment())
-    assert refused.startswith("f#3: kind: Deployment (apps/v1) is no service")
+    assert refused.startswith("f#3: kind: Deployment (apps/v1) is not an InferenceService")
     several = _deployment(), _deployment("other"), server(labels={"app": "mock"})
-    assert problems(*several)[0].startswith("f#2: kind: Deployment (apps/v1) is no service")
+    assert problems(*several)[0].startswith(
+        "f#2: kind: Deployment (apps/v1) is not an InferenceService"
+    )
     lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
     assert lost == [
         (

@@ -160,9 +160,9 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     ),
     ([cached(), cache(sizeGiB=0)], "f#2: huggingFace.sizeGiB: must be at least 1, got 0"),
     (
-        [cached("--served-model-name=m"), cache(repo="gpt2")],
+        [cached("--served-model-name=m"), cache(repo="a b")],
         ("f#2: huggingFace.repo: must be hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], "
-        's3://BUCKET/KEY or oci://IMAGE, got "hf://gpt2"'),
+        's3://BUCKET/KEY or oci://IMAGE, got "hf://a b"'),
     ),
     (
         [cached(clusterSelector={"matchLabels": {"zone": "a"}}), cache(clusters={"zone": "b"})],

@@ -57,13 +57,13 @@ def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str)
 def test_any_other_object_is_refused_and_left_out_when_losses_are_allowed() -> None:
     (refused,) = problems(serving(), DEPLOYMENT)
     assert refused == (
-        "f#2: kind: Deployment (apps/v1) is no service, neither ours nor KServe's or Kthena's or "
-        "Modelplane's: apply it beside the services, and leave it out here (--allow-lossy does)"
+        "f#2: kind: Deployment (apps/v1) is not an InferenceService or one of the kinds of KServe, "
+        "Kthena, Modelplane; remove it and apply it separately, or ignore it with --allow-lossy"
     )
     assert problems(serving(), DEPLOYMENT, lossy=True) == []
     assert (
-        "f#2: warning: kind: Deployment is no service: left out; apply it beside the others"
-        in warned(serving(), DEPLOYMENT, lossy=True)
+        "f#2: warning: kind: Deployment is not an InferenceService and is ignored; apply it "
+        "separately" in warned(serving(), DEPLOYMENT, lossy=True)
     )
     # Alone it is no input at all.
     assert problems(DEPLOYMENT, lossy=True)
