@@ -218,9 +218,10 @@ class Children:
         if not extra or self._writes_files is True:
             return manifest
         metadata = manifest["metadata"]
-        added: Any = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
+        added = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
         if isinstance(self._writes_files, pulumi.Output):
-            added = self._writes_files.apply(lambda files: metadata if files else added)
+            chosen = self._writes_files.apply(lambda files: metadata if files else added)
+            return {**manifest, "metadata": chosen}
         return {**manifest, "metadata": added}
 
 
