@@ -117,7 +117,7 @@ def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
 @pytest.mark.proves("The default scheduler starts parts of replicas")
 def test_the_default_scheduler_tears_replicas(cluster: Cluster, namespace: str) -> None:
     strategy: dict[str, Any] = {"schedulerName": "default-scheduler"}
-    refused(inputs.service("svc", *STORY["spec"]["roles"], **strategy), "knows no gangs")
+    refused(inputs.service("svc", *STORY["spec"]["roles"], **strategy), "does not support gangs")
     cluster.add_nodes(3)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=in_templates(lambda each: each["spec"].update(strategy)))
