@@ -38,11 +38,15 @@ def budget(cluster: Cluster, namespace: str, name: str = "svc-inference") -> Obj
     return status
 
 
+def slow(made: Object) -> Object:
+    """Let pods of a role take so long to become ready that a test can ask for other evictions."""
+    made["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
+    return made
+
+
 def running(cluster: Cluster, namespace: str, nodes: int, **fields: object) -> LiveService:
     """A service whose pods are all ready and counted by its budgets."""
-    made = role("inference", "worker", REPLICAS, nodes, 0, **BUDGET)
-    # Long enough for other evictions to be asked for while one replica is away.
-    made["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
+    made = slow(role("inference", "worker", REPLICAS, nodes, 0, **BUDGET))
     live = LiveService(cluster, namespace, service("svc", {**made, **fields}))
     cluster.add_nodes(8)
     live.apply()
@@ -138,8 +142,8 @@ def test_a_replica_without_pods_counts_as_missing(cluster: Cluster, namespace: s
 def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
     manifest = service(
         "svc",
-        role("prefill", "prefiller", 2, 1, 0),
-        role("decode", "decoder", 2, 2, 0, disruptionBudget={"maxUnavailable": 2}),
+        slow(role("prefill", "prefiller", 2, 1, 0)),
+        slow(role("decode", "decoder", 2, 2, 0, disruptionBudget={"maxUnavailable": 2})),
     )
     manifest["spec"]["disruptionBudget"] = {"minAvailable": 1}
     live = LiveService(cluster, namespace, manifest)
