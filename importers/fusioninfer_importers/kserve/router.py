@@ -10,7 +10,8 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
-from fusioninfer_importers.objects import pool_backend
+from fusioninfer_importers.kserve.served_model import adapter_names, qualified_name
+from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, Rule, object_names
 
@@ -31,8 +32,6 @@ _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/m
 _NO_TIMEOUT = {"request": "0s", "backendRequest": "0s"}
 #: Annotation of a workload whose engine serves its model by the qualified name, too.
 MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
-#: Header with the qualified name of the model (DefaultModelBasedRoutingHeaderName of KServe).
-MODEL_HEADER = "X-Gateway-Model-Name"
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,11 @@ def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
         number = 0 if weight is None else weight.content
         stated = spec.get("model", "name")
         model = str(name if stated is None else stated.content)
-        adapters = spec.get("model", "lora", "adapters")
-        names_of_adapters = [
-            adapter.text("name") for adapter in (adapters.items if adapters is not None else ())
-        ]
         member = Member(
             str(name),
             number if isinstance(number, int) else 0,
             model,
-            frozenset([model, *filter(None, names_of_adapters)]),
+            frozenset([model, *adapter_names(spec)]),
             service_backend(name, spec),
         )
         groups.setdefault((namespace, str(group.content)), []).append(member)
@@ -245,11 +240,12 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
         rules += _shared_rules(builder, group, related.groups)
     elif isinstance(namespace, str):
         stated = spec.get("model", "name")
-        model = f"publishers/{namespace}/models/{name if stated is None else stated.content}"
-        rules += [_default_rule(f"/{model}", endpoint) for endpoint in _ENDPOINTS]
+        model = str(name if stated is None else stated.content)
+        prefix = f"/{qualified_name(namespace, model)}"
+        rules += [_default_rule(prefix, endpoint) for endpoint in _ENDPOINTS]
         enabled = spec.get("annotations", MODEL_ROUTING)
         if enabled is None or enabled.content == "true":
-            rules.append(_model_rule(model))
+            rules.append(_model_rule(namespace, [model, *sorted(adapter_names(spec))]))
     builder.default((*target, "httproute", "rules"), rules, route.at)
 
 
@@ -271,7 +267,7 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
             f"{', '.join(sorted(this.models))}; KServe does not split requests between them",
         )
     main = max(same, key=lambda member: member.weight)
-    prefix = f"/publishers/{namespace}/models/{this.model}"
+    prefix = f"/{qualified_name(namespace, this.model)}"
     if main is not this:
         builder.report.translated(
             group.at, f"the route of {main.service} splits requests to {prefix}"
@@ -302,10 +298,13 @@ def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
     }
 
 
-def _model_rule(model: str) -> dict[str, Any]:
-    """Return the rule for requests whose header names the model, by which gateways are shared."""
-    header = {"type": "Exact", "name": MODEL_HEADER, "value": model}
-    return {"matches": [{"headers": [header]}], "timeouts": _NO_TIMEOUT}
+def _model_rule(namespace: str, models: Iterable[str]) -> dict[str, Any]:
+    """Return the rule for requests whose header names the model or one of its adapters."""
+    header = {"type": "Exact", "name": MODEL_HEADER}
+    matches = [
+        {"headers": [{**header, "value": qualified_name(namespace, model)}]} for model in models
+    ]
+    return {"matches": matches, "timeouts": _NO_TIMEOUT}
 
 
 def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
