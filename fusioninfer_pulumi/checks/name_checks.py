@@ -67,16 +67,8 @@ def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
     return most + resolve_rollout(rollout, role).max_surge
 
 
-def service_name_findings(
-    service: str, roles: Sequence[RolePlan], *, picked: bool
-) -> Iterator[Finding]:
-    """Check the name of a service's Kubernetes Service.
-
-    A `picked` one has an endpoint picker, and no Service of its own name.
-    """
-    entry = (
-        object_names.endpoint_picker(service) if picked else object_names.serving_service(service)
-    )
+def service_name_findings(entry: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
+    """Check the name of a Kubernetes Service against variables that engines read."""
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:

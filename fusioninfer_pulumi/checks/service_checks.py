@@ -14,6 +14,7 @@ from fusioninfer_pulumi.checks.model_checks import model_findings
 from fusioninfer_pulumi.checks.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT
@@ -39,7 +40,10 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     """Check names derived from those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
-    yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
+    if plan.shape.picks_endpoints:
+        yield from service_name_findings(object_names.endpoint_picker(plan.service), plan.roles)
+    if plan.has_serving_service:
+        yield from service_name_findings(object_names.serving_service(plan.service), plan.roles)
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:

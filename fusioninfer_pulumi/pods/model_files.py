@@ -74,10 +74,10 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if adapter_source is None:
             continue
         # Two names of one adapter share its files.
-        place = places.get(adapter_source)
-        if place is None:
-            place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
-            places[adapter_source] = place
+        place = places.get(adapter_source) or _adapter(
+            files, model, adapter_source, adapter.name, index, by_engine=by_engine
+        )
+        places[adapter_source] = place
         files.adapters[adapter.name] = place
         engine_fetches = engine_fetches or not place.startswith("/")
     if engine_fetches and model.token_secret is not None:

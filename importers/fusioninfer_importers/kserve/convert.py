@@ -10,6 +10,12 @@ from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert
 from fusioninfer_importers.kserve._filling import fill_templates
 from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, with_fields
 from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.kserve.credentials import (
+    ACCOUNT,
+    SECRET,
+    convert_credentials,
+    referenced_objects,
+)
 from fusioninfer_importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
@@ -41,18 +47,19 @@ _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "nam
 
 
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """The ConfigMaps that hold configurations of endpoint pickers."""
+    """The ConfigMaps of endpoint pickers, and the objects with the downloads' credentials."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
     values = [document.at(*place).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
+    services = of_kind(documents, SERVICE)
     # A config may be in another namespace than the services that are based on it.
-    namespaces = [document.namespace for document in of_kind(documents, SERVICE)]
-    return frozenset(
+    config_maps = {
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
-        for service_namespace in namespaces
-        for namespace in map_namespaces(service_namespace, name)
-    )
+        for service in services
+        for namespace in map_namespaces(service.namespace, name)
+    }
+    return frozenset(config_maps.union(referenced_objects(documents, services)))
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -62,9 +69,11 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         (document.namespace, document.name): document
         for document, _ in validated(report, documents, CONFIG, LLMInferenceServiceConfig)
     }
-    maps = {
-        (document.namespace, document.name): document for document in of_kind(documents, CONFIG_MAP)
-    }
+    maps, accounts, secrets = (
+        {(document.namespace, document.name): document for document in of_kind(documents, kind)}
+        for kind in (CONFIG_MAP, ACCOUNT, SECRET)
+    )
+    report.consume(*(document.at() for document in (*accounts.values(), *secrets.values())))
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
     for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
@@ -80,7 +89,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         builder = report.add_service(document)
         for base in bases:
             builder.add_source(base)
-        convert_service(builder, spec, Related(maps, backends, groups))
+        convert_service(builder, spec, Related(maps, accounts, secrets, backends, groups))
     _report_config_maps(report, maps)
     _report_configs(report, configs, used)
     return report.finish()
@@ -204,6 +213,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     spec = fill_templates(builder, spec)
     arguments = convert_model(builder, spec)
     spec = move_initializer(builder, spec)
+    convert_credentials(builder, spec, related.accounts, related.secrets)
     prefill = spec.get("prefill")
     if prefill is not None:
         builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
