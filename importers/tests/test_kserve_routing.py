@@ -294,7 +294,10 @@ def test_the_pickers_pods() -> None:
     made = router(llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}}))
     assert made["endpointPicker"] == {
         "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
-        "resources": {"limits": {"cpu": "1"}},
+        "resources": {
+            "limits": {"cpu": "1", "memory": "16Gi"},
+            "requests": {"cpu": 1, "memory": "2Gi"},
+        },
         "template": {
             "metadata": {"labels": {"x": "y"}},
             "spec": {

@@ -27,7 +27,7 @@ from fusioninfer_importers.kserve.router import (
     kserve_backends,
 )
 from fusioninfer_importers.kserve.scaling import park_roles
-from fusioninfer_importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
+from fusioninfer_importers.kserve.scheduler import PICKER, SYSTEM, Objects, map_namespaces
 from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_importers.model import validated
@@ -36,6 +36,7 @@ from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
 
 _ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
+_TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 #: Values of KServe's config-llm-tracing.
 _COLLECTOR, _SAMPLING = "http://otel-collector:4317", 0.05
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
@@ -255,19 +256,31 @@ def _trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     )
     variables.append({"name": _ATTRIBUTES, "value": value})
     for index, role in enumerate(builder.roles):
-        for block in ("template", "leaderTemplate", "workerTemplate"):
-            pod: Location = ("spec", "roles", index, block, "spec", "containers")
-            for place, container in enumerate(builder.get(pod) or () if block in role else ()):
-                env = _env(container)
+        place: Location = ("spec", "roles", index)
+        pods = {(*place, block): MAIN for block in _TEMPLATES if block in role}
+        if "image" in role.get("endpointPicker", ()):
+            picker = (*place, "endpointPicker", "template")
+            pods[picker] = PICKER
+            containers = builder.get((*picker, "spec", "containers")) or []
+            if PICKER not in map(_name, containers):
+                new = (*picker, "spec", "containers", len(containers), "name")
+                builder.default(new, PICKER, endpoint.at)
+        for pod, container_name in pods.items():
+            listed: Location = (*pod, "spec", "containers")
+            for position, container in enumerate(builder.get(listed) or ()):
+                env = _variables(container) if _name(container) == container_name else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
-                        builder.default((*pod, place, "env", offset), variable, endpoint.at)
+                        at = (*listed, position, "env", offset)
+                        builder.default(at, variable, endpoint.at)
 
 
-def _env(container: Any) -> list[Any] | None:
-    """Names of the variables of the container `main`, None where it is ill-formed or another."""
-    if not isinstance(container, dict) or container.get("name") != MAIN:
-        return None
+def _name(container: Any) -> Any:
+    return container.get("name") if isinstance(container, dict) else None
+
+
+def _variables(container: dict[str, Any]) -> list[Any] | None:
+    """Return the names of a container's variables, None where its env is ill-formed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
         return None
