@@ -56,6 +56,8 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (["plan", STORY_1, "--nodes", "8x8,"], "wanted count x accelerators"),
         (["plan", STORY_1, "--gpus", "8", "--nodes", "1x8"], "not allowed with argument"),
         (["check", STORY_1, "--unknown"], "unrecognized arguments: --unknown"),
+        (["check", STORY_1, "--stict"], "unknown option --stict; did you mean --strict?"),
+        (["chek", STORY_1], "; did you mean check?"),
     ],
 )
 def test_wrong_usage_ends_with_2(
