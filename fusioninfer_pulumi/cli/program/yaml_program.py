@@ -63,6 +63,7 @@ class YamlProgram:
             return self._values[name]
         self._values[name] = self
         resources, variables = (self._content.get(key) or {} for key in ("resources", "variables"))
+        value: Any
         if name in resources:
             value = self._resource(name, resources[name])
         elif name in variables:
@@ -120,12 +121,13 @@ class YamlProgram:
         return value
 
     def _resource(self, name: str, declared: Any) -> pulumi.Resource:
-        if not isinstance(declared, dict) or not isinstance(declared.get("type"), str):
+        if not isinstance(declared, dict) or "type" not in declared:
             raise RunError(f"resources.{name}: type is missing")
         properties = self._value(declared.get("properties") or {})
         options = self._options(declared.get("options") or {})
         logical = str(declared.get("name", name))
-        token = _COMPONENTS.get(declared["type"], declared["type"])
+        token = str(declared["type"])
+        token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
             return construct_component(logical, token, properties, options)
         if token.startswith("pulumi:providers:"):
