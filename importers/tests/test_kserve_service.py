@@ -167,6 +167,7 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
             "router.route.group",
         ),
         ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
+        ({"model": {"uri": URI, "confidential": {"enabled": True}}}, "model.confidential"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
           "template": pod(None)},
