@@ -265,18 +265,15 @@ def describe_strategy(request: EppRequest) -> str:
         if len(scorers) == 1 and (lone := next(iter(scorers))) in _ALONE:
             return _ALONE[lone]
         return f"each request goes to the pod with the highest score: {total}"
-    when = "every prompt is computed by"
+    prompts = "prompts"
     if request.threshold:
-        when = (
-            f"prompts with at least {request.threshold} characters that are not cached there are "
-            "computed by"
-        )
-    where = ""
+        prompts = f"prompts with at least {request.threshold} uncached characters"
+    group = ""
     if request.groups is not None:
-        where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
+        group = " in the same group" if request.groups.strict else " in the same group if possible"
     return (
-        f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
-        f"both are chosen by score: {total}"
+        f"prefill pods compute {prompts}, decode pods{group} generate; "
+        f"both are chosen by the highest score: {total}"
     )
 
 

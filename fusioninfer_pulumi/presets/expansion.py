@@ -124,7 +124,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         findings += [finding for finding in written.findings if finding not in findings]
         if errors(written.findings):
             incomplete.add(("roles", position))
-    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
+    update: dict[str, Any] = {"roles": roles, **_extended_timeouts(args, roles)}
     expanded = _without(args.model_copy(update=update), "engine")
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
@@ -140,7 +140,7 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
-def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
+def _extended_timeouts(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
     """Return timeouts of an update that are long enough for the engines to start."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
@@ -245,7 +245,12 @@ class _Writer:
         spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not spread:
             yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
-            self._note("topologySpread", _NODE, LIBRARY, "a lost node takes one replica, if it can")
+            self._note(
+                "topologySpread",
+                _NODE,
+                LIBRARY,
+                "a lost node costs at most one replica, if possible",
+            )
 
     # GPUs and the split.
 
