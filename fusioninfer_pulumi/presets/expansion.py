@@ -374,7 +374,7 @@ class _Writer:
         transfer = self.user_role.kv_transfer
         volumes = [
             (
-                shared_memory(spec, serving, memory(transfer and transfer.shared_memory)),
+                shared_memory(spec, serving, memory(transfer.shared_memory if transfer else None)),
                 "a volume in memory",
                 "ranks and processes of the engine share memory; a container has 64Mi",
             )
