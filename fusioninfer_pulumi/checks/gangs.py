@@ -265,7 +265,7 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 GANG_DEADLOCK,
                 (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, {together}; {_WAY_OUT}",
+                f"leader is ready, {together}; use LeaderCreated",
             )
         for pod in role.pods.written:
             if key in _annotations(pod):

@@ -124,8 +124,9 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         findings += [finding for finding in written.findings if finding not in findings]
         if errors(written.findings):
             incomplete.add(("roles", position))
-    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
-    expanded = _without(args.model_copy(update=update), "engine")
+    timeouts, reasons = _extended_timeouts(args, roles)
+    expanded = _without(args.model_copy(update={"roles": roles, **timeouts}), "engine")
+    values += reasons
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
     )
@@ -140,8 +141,10 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
-def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
-    """Return timeouts of an update that are long enough for the engines to start."""
+def _extended_timeouts(
+    args: InferenceServiceArgs, roles: Sequence[RoleArgs]
+) -> tuple[dict[str, Any], list[PresetValue]]:
+    """Return timeouts of an update that are long enough for the engines to start, with reasons."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -152,13 +155,18 @@ def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str
         default=0,
     )
     if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
-        return {}
-    timeout = f"{-(-longest // 60) + 10}m"
-    return {
+        return {}, []
+    minutes = -(-longest // 60)
+    timeout = f"{minutes + 10}m"
+    reason = f"a replica may take {minutes}m to start (startup.modelSize), and 10m"
+    timeouts = {
         name: part.model_copy(update={"timeout": timeout})
         for name, part in (("wait", args.wait), ("rollout", args.rollout))
         if "timeout" not in part.model_fields_set
     }
+    # Fields of the service have no role.
+    values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in timeouts]
+    return timeouts, values
 
 
 @dataclass

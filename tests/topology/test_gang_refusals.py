@@ -36,7 +36,7 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 "roles[0].startupPolicy: LeaderReady deadlocks with gang scheduling: the workers "
                 "are "
                 "created after the leader is ready, and the leader is scheduled only with its "
-                f"workers; {WAY_OUT}"
+                "workers; use LeaderCreated"
             ),
         ),
         (
