@@ -160,6 +160,22 @@ class EppFamily:
             return None
         return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
 
+    @cached_property
+    def sidecar_flags(self) -> frozenset[str]:
+        """Flags that the sidecar accepts; empty where there is none."""
+        return frozenset(release_data(self.family).get("sidecarFlags", ()))
+
+    @property
+    def sidecar_port_flag(self) -> str:
+        """Flag with the engine's port; its default has changed, so it is always given."""
+        has_new_name = "model-server-port" in self.sidecar_flags
+        return "model-server-port" if has_new_name else "vllm-port"
+
+    @cached_property
+    def sidecar_connectors(self) -> tuple[str, ...]:
+        """Protocols that the sidecar's `--kv-connector` takes, the default first."""
+        return tuple(release_data(self.family)["sidecarConnectors"])
+
     @property
     def supports_pd(self) -> bool:
         """Whether it can disaggregate prefill and decode."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
@@ -314,21 +314,14 @@ def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
     ]
 
 
-@dataclass(frozen=True)
-class RemovedArgument:
-    """An argument that the newer image does not take.
-
-    Attributes:
-        name: As the command line writes it.
-        instead: What takes its place, None where nothing is known.
-    """
+class RemovedArgument(NamedTuple):
+    """An argument that the newer release does not accept, and its successor if that is known."""
 
     name: str
     instead: str | None
 
 
-@dataclass(frozen=True)
-class ChangedDefault:
+class ChangedDefault(NamedTuple):
     """An argument that the command line does not set, and whose default changes."""
 
     name: str
@@ -336,14 +329,8 @@ class ChangedDefault:
     after: Any
 
 
-@dataclass(frozen=True)
-class ArgumentChanges:
-    """What a change of the release does to a command line.
-
-    Attributes:
-        removed: Arguments, of the command line before or after, that are gone or renamed.
-        defaults: Arguments that are not set, and whose default changes.
-    """
+class ArgumentChanges(NamedTuple):
+    """What a change of the release, from `before` to `after`, does to a command line."""
 
     engine: str
     before: str
@@ -398,23 +385,16 @@ def explain_invalid_value(option: Option, value: str) -> str | None:
             return f"must be {wanted}"
     if option.choices and number not in option.choices:
         return f"must be one of {_listed(option.choices)}"
-    limits = {**_NATURAL.get(option.name, {}), **option.limits}
+    limits = {**_LIMITS_BY_NAME.get(option.name, {}), **option.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
     if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
         return f"must be {' and '.join(f'{words} {to}' for words, _, to in bounds)}"
     return None
 
 
-_POSITIVE = (
-    "--tensor-parallel-size", "--pipeline-parallel-size", "--max-num-seqs",
-    "--max-num-batched-tokens", "--max-loras", "--max-running-requests", "--context-length",
-)  # fmt: skip
-#: Limits that follow from what a number counts, where a release does not state them.
-_NATURAL: Mapping[str, Mapping[str, float]] = {
-    **{name: {"ge": 1} for name in _POSITIVE},
+#: Limits that the engines' sources do not contain.
+_LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
     "--port": {"ge": 1, "le": 65535},
-    "--max-model-len": {"ge": -1},
-    "--gpu-memory-utilization": {"gt": 0, "le": 1},
     "--mem-fraction-static": {"gt": 0, "le": 1},
 }
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_scripts import EngineCall, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script, ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import canonical, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -125,11 +125,12 @@ def _replacements(
     return replaced, [argument for argument in wanted if argument not in found]
 
 
-def _edit_script(
-    command: EngineCommand, wanted: Sequence[Argument], model: str | None
-) -> ContainerCommand | None:
-    if is_output(command.argv.script):
-        raise EditError("the script of the container's shell is a pulumi Output")
+def read_engine_script(command: EngineCommand) -> Script:
+    """Return the script of a container's shell, whose text is known.
+
+    Raises:
+        EditError: When it cannot be read, or starts no engine.
+    """
     try:
         script = read_script(command.argv)
     except ShellError as error:
@@ -138,6 +139,15 @@ def _edit_script(
         ) from error
     if not script.calls:
         raise EditError("the container's shell script starts neither vLLM nor SGLang")
+    return script
+
+
+def _edit_script(
+    command: EngineCommand, wanted: Sequence[Argument], model: str | None
+) -> ContainerCommand | None:
+    if is_output(command.argv.script):
+        raise EditError("the script of the container's shell is a pulumi Output")
+    script = read_engine_script(command)
     text = script.text
     for call in reversed(script.calls):
         text = _edit_call(text, call, wanted, model)

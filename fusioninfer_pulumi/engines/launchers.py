@@ -18,8 +18,13 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import Argv
-from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script, ShellError, read_script
-from fusioninfer_pulumi.engines.command_editing import format_script_words, missing
+from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script
+from fusioninfer_pulumi.engines.command_editing import (
+    EditError,
+    format_script_words,
+    missing,
+    read_engine_script,
+)
 from fusioninfer_pulumi.engines.command_flags import has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, error
@@ -92,7 +97,7 @@ def launch(
         return ray_launch(command, leads=leads, retry=retry)
     reject_outputs(command.argv)
     if command.script is not None:
-        read_engine_script(command)
+        _read_script(command)
     raise LaunchError(
         f"launcher: {launcher.value} adds the engine's own arguments, but the container's "
         "command and image name neither vLLM nor SGLang: give it a command (for example "
@@ -127,7 +132,7 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
 
 
 def _ray_script(command: EngineCommand) -> ContainerCommand:
-    script = read_engine_script(command)
+    script = _read_script(command)
     if script.starts_ray:
         raise LaunchError(
             "the container's shell script starts ray itself, and a second ray start would fail: "
@@ -151,7 +156,7 @@ def add_to_script(
     command: EngineCommand, wanted: Callable[[EngineCall], Sequence[Argument]]
 ) -> ContainerCommand:
     """Return a container's own script in which each start of the engine has further arguments."""
-    script = read_engine_script(command)
+    script = _read_script(command)
     text = script.text
     for call in reversed(script.calls):
         text = _with_arguments(text, call, wanted(call))
@@ -176,27 +181,14 @@ def add_to_lists(command: EngineCommand, wanted: Sequence[Argument]) -> Containe
     return ContainerCommand(list(argv.command), [*argv.args, *added])
 
 
-def read_engine_script(command: EngineCommand) -> Script:
-    """Return the script of a container's shell, which starts one engine.
-
-    Raises:
-        LaunchError: When it is an Output, cannot be read, or starts none or several.
-    """
+def _read_script(command: EngineCommand) -> Script:
+    """Return the script of a container's shell, which starts one engine."""
     if is_output(command.argv.script):
         raise _output_error("the script of the container's shell")
     try:
-        script = read_script(command.argv)
-    except ShellError as problem:
-        raise LaunchError(
-            f"the container's shell script has {problem}, which is not understood, so arguments "
-            f"cannot be added to the engine in it: write the command as a list, {BY_HAND}"
-        ) from problem
-    if not script.calls:
-        raise LaunchError(
-            "the container's shell script starts no known engine (vllm serve, python3 -m "
-            "sglang.launch_server), so the place for the engine's arguments is not known: write "
-            f"the command as a list, {BY_HAND}"
-        )
+        script = read_engine_script(command)
+    except EditError as problem:
+        raise LaunchError(f"{problem}: write the command as a list, {BY_HAND}") from problem
     engines = sorted({call.engine for call in script.calls})
     if len(engines) > 1:
         raise LaunchError(

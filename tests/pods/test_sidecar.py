@@ -9,7 +9,6 @@ from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, wo
 from samples import nodes, problems, rendered, warnings
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import find_sidecar_release
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 IMAGES = {
@@ -212,6 +211,6 @@ def test_user_sidecar_on_engine_port_is_a_warning() -> None:
 
 
 def test_every_family_with_a_sidecar_has_a_release() -> None:
-    assert [
-        name for name, row in FAMILIES.items() if find_sidecar_release(row) is not None
-    ] == [name for name, row in FAMILIES.items() if row.sidecar_image is not None]  # fmt: skip
+    assert [name for name, row in FAMILIES.items() if row.sidecar_flags] == [
+        name for name, row in FAMILIES.items() if row.sidecar_image is not None
+    ]
