@@ -97,7 +97,7 @@ class EppFamily:
         engine_metrics: Metrics of an engine that it reads by default. v1.2.1 asks for the KV cache
             by a name that current vLLM does not have, and scores all pods 1.0 without it
             (`pkg/epp/server/runserver.go`).
-        refused_flags: Flags of an earlier family that it rejects, with what to do instead.
+        rejected_flags: Flags of an earlier family that it rejects, with what to do instead.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).

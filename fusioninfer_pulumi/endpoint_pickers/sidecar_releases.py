@@ -54,14 +54,14 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-# Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
+# Set from fields of `kvTransfer`, or from other generated fields.
 OWNED_FLAGS = {
     "port": "follows from the pool's port; remove it",
-    "vllm-port": "stands in kvTransfer.enginePort; remove it here",
-    "model-server-port": "stands in kvTransfer.enginePort; remove it here",
-    "kv-connector": "stands in kvTransfer.sidecar.connector; remove it here",
-    "connector": "stands in kvTransfer.sidecar.connector; remove it here",
-    "enable-ssrf-protection": "stands in kvTransfer.sidecar.ssrfProtection; remove it here",
+    "vllm-port": "is set by kvTransfer.enginePort; remove it here",
+    "model-server-port": "is set by kvTransfer.enginePort; remove it here",
+    "kv-connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "enable-ssrf-protection": "is set by kvTransfer.sidecar.ssrfProtection; remove it here",
     "inference-pool": "follows from the service's pool; remove it",
     "enable-tls": "follows from the engines' own arguments; remove it",
 }

@@ -123,11 +123,11 @@ def test_unknown_connector_needs_a_word() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"sidecar": {"args": ["--vllm-port=1"]}},
-        "sidecar.args[0]: --vllm-port stands in kvTransfer.enginePort; remove it here",
+        "sidecar.args[0]: --vllm-port is set by kvTransfer.enginePort; remove it here",
     ),
     (
         {"sidecar": {"args": ["--connector=nixlv2"]}},
-        "sidecar.args[0]: --connector stands in kvTransfer.sidecar.connector; remove it here",
+        "sidecar.args[0]: --connector is set by kvTransfer.sidecar.connector; remove it here",
     ),
     (
         {"sidecar": {"args": ["--no-such=1"]}},
