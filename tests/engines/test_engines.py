@@ -288,7 +288,7 @@ def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> N
         ("sglang", "--tp 8 --dp 2", 8, 1, [("error", ("--tp-size",),
             "--tp-size 8 x --dp-size 2 needs 16 accelerators, but the pod has 8")]),
         ("sglang", "", 8, 1, [("warning", ("--tp-size",),
-            ("no parallelism is set, so sglang uses 1 accelerator, but the pod has 8: give "
+            ("no parallelism is set, so sglang uses 1 accelerator, but the pod has 8: set "
             "--tp-size 8, or ask for fewer accelerators"))]),
     ],
 )  # fmt: skip
