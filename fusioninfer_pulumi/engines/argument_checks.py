@@ -186,7 +186,7 @@ class _Check:
             if not _is_open(argument.name) and (option is None or option.name != leave_out):
                 yield from self._argument(argument)
         if not self.command.readable or any(_is_open(word.value) for word in self.words):
-            return  # a word that is not known may be an argument that takes the others
+            return  # an unknown word may be an argument whose values are the others
         # The words are not shown: they may be keys that lost their argument.
         extras = [*head, *(word for argument in arguments for word in argument.extras)]
         for word in extras[self.engine.positionals(self.command) :]:
@@ -255,8 +255,7 @@ class _Check:
 def find_successor(engine: Engine, name: str) -> str | None:
     """Return what replaces a removed or deprecated argument, None if nothing is known."""
     versions = load_argument_table(engine.name).versions(name)
-    said = versions[-1].deprecated if versions else None
-    return engine.successors.get(name) or said or None
+    return engine.successors.get(name) or (versions[-1].deprecated if versions else None) or None
 
 
 def check_arguments(
@@ -264,9 +263,8 @@ def check_arguments(
 ) -> list[Finding]:
     """Check the arguments against the image's release; located relative to the container.
 
-    Errors where the image is the engine's own and its release is known, warnings where another
-    release may run or the program takes more than the release's table has. One argument can be
-    left out.
+    Errors if the release is certain, warnings if another release may run or the program accepts
+    more arguments than the release's table has. One argument can be left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -351,7 +349,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
         RemovedArgument(name, find_successor(engine, name)) for name in names if name not in now
     )
     set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
-    set_names |= set(engine.model_flags)  # also without its flag a model is given
+    set_names |= set(engine.model_flags)  # the model may be positional
     defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
@@ -400,7 +398,7 @@ _LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
 
 
 def _json(text: str) -> None:
-    """Raise ValueError for what is no JSON."""
+    """Raise ValueError for invalid JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)

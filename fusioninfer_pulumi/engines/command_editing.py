@@ -19,7 +19,7 @@ _JOINED = "an argument that held a flag and its value was split, as a shell woul
 
 
 class EditError(ValueError):
-    """Raised for a command line that cannot be edited; the message says why."""
+    """Raised for a command line that cannot be edited; the message gives the reason."""
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
     lists = {"command": edited.command, "args": edited.args}
     head = {key: container[key] for key in ("name", "image") if key in container}
     tail = {key: value for key, value in container.items() if key not in {**head, **lists}}
-    # An empty list leaves the image's own entrypoint.
+    # With an empty list the image's entrypoint runs.
     return {**head, **{key: value for key, value in lists.items() if value}, **tail}
 
 
 def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments that a command line lacks, and those that replace its own."""
+    """Return the arguments that a command line lacks, and those that replace existing ones."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -48,12 +48,11 @@ def edit(
 ) -> ContainerCommand | None:
     """Return a command line with the arguments that it lacks, None if it has them all.
 
-    An argument that replaces another gets its value where that stands; all others are added at
-    the end. Elements of lists that hold a flag and its value are split. The positional model stands
-    before all arguments.
+    An argument that replaces another takes its position; all others are appended. List elements
+    with a flag and its value are split. The positional model comes before all arguments.
 
     Raises:
-        EditError: When the place for the arguments is not known.
+        EditError: If the position of the arguments is unknown.
     """
     for name in command.argv.outputs:
         raise EditError(f"{name} is a pulumi Output as a whole")
@@ -104,13 +103,13 @@ def _replacements(
         name: argument for argument in wanted if argument.replaces for name in argument.names
     }
     replaced: dict[int, list[str]] = {}
-    found = []
+    replacing = []
     for index, word in enumerate(words):
         name, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
         argument = by_name.get(canonical(name))
         if argument is None:
             continue
-        found.append(argument)
+        replacing.append(argument)
         (value,) = argument.values
         if equals:
             replaced[index] = [f"{name}={value}"]
@@ -122,7 +121,7 @@ def _replacements(
             replaced[index + 1] = [value]
         else:
             replaced[index] = [word, value]
-    return replaced, [argument for argument in wanted if argument not in found]
+    return replaced, [argument for argument in wanted if argument not in replacing]
 
 
 def read_engine_script(command: EngineCommand) -> Script:

@@ -22,11 +22,11 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 
 
 def leader_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, leads=True)
+    return launch(read_command(container), Launcher(launcher), nodes, is_leader=True)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, leads=False)
+    return launch(read_command(container), Launcher(launcher), nodes, is_leader=False)
 
 
 def shell(script: str) -> dict[str, Any]:

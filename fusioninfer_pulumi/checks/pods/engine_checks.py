@@ -11,12 +11,12 @@ from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_ge
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.launchers import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.engines.model_arguments import (
     ACCELERATORS_TOO_FEW,
     check_accelerators,
     is_gated,
 )
-from fusioninfer_pulumi.engines.vllm_nodes import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
