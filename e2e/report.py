@@ -96,7 +96,7 @@ class Claim:
         file: Test file.
         test: Test function.
         by_hand: Whether CI skips it.
-        needs: Programs that must be installed, else its tests are skipped.
+        needs: Whether programs must be installed, else its tests are skipped.
         cases: Node ids of its tests.
     """
 
@@ -104,7 +104,7 @@ class Claim:
     file: Path
     test: str
     by_hand: bool
-    needs: str | None
+    needs: bool
     cases: set[str] = field(default_factory=set)
 
 
@@ -131,8 +131,9 @@ class Report:
             names = {mark.name for mark in item.iter_markers()}
             is_core = "engine" not in names or "core" in names
             by_hand = bool({"long", "upstream"} & names) or not is_core
+            needs = "engine" in names or bool(marker.kwargs.get("needs"))
             claim = self.claims.setdefault(
-                (item.path, text), Claim(text, item.path, test, by_hand, marker.kwargs.get("needs"))
+                (item.path, text), Claim(text, item.path, test, by_hand, needs)
             )
             claim.cases.add(item.nodeid)
         files = set(Path(__file__).parent.rglob("test_*.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import Project, Told, missing
+from e2e.engine.project import CommandResult, Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.counters import RUNNING, by_pod
@@ -63,10 +63,10 @@ class Stack:
         manifest = self._write(self.image, replicas, START_SECONDS)
         objects = objects_of(manifest)
         self.running.bring(objects)
-        self.project.up().assert_fine()
+        self.project.up().assert_succeeded()
         wait_serving(self.running, objects, self.namespace)
 
-    def try_update(self, image: str, seconds: float) -> Told:
+    def try_update(self, image: str, seconds: float) -> CommandResult:
         """Run `pulumi up` with an image that no registry has."""
         self._write(image, 2, seconds)
         return self.project.up()
