@@ -131,7 +131,8 @@ class Report:
             names = {mark.name for mark in item.iter_markers()}
             is_core = "engine" not in names or "core" in names
             by_hand = bool({"long", "upstream"} & names) or not is_core
-            needs = "engine" in names or bool(marker.kwargs.get("needs"))
+            # Folders and runs by hand whose programs may be missing.
+            needs = bool({"engine", "long", "serve"} & names or marker.kwargs.get("needs"))
             claim = self.claims.setdefault(
                 (item.path, text), Claim(text, item.path, test, by_hand, needs)
             )
