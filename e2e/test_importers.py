@@ -31,7 +31,7 @@ def start(cluster: Cluster, namespace: str, name: str) -> int:
 )
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_documented_manifests_are_scheduled(cluster: Cluster, namespace: str, name: str) -> None:
-    cluster.add_nodes(3)
+    cluster.add_nodes(6)
     total = start(cluster, namespace, name)
 
     def bound() -> list[str]:

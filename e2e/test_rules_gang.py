@@ -81,7 +81,7 @@ class Case:
         bound: Bound pods of each replica at the end, or their sum if replicas are torn apart.
         change: Adds the setting to the rendered objects.
         rejected: A manifest with the setting, and what the library says about it.
-        service: The service whose objects are changed.
+        service: The service whose objects are changed; STORY by default.
         nodes: Nodes of eight accelerators.
         racks: Labels the nodes with as many values of `rack`.
         only_leaders: Whether no worker is ever created.
@@ -90,7 +90,7 @@ class Case:
     bound: Mapping[str, int] | int
     change: Change = list
     rejected: tuple[Object, str] | None = None
-    service: Object = STORY
+    service: Object | None = None
     nodes: int = 10
     racks: int = 1
     only_leaders: bool = False
@@ -149,7 +149,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
     if case.rejected is not None:
         refused(*case.rejected)
     add_racks(cluster, case.racks, case.nodes)
-    service = LiveService(cluster, namespace, case.service)
+    service = LiveService(cluster, namespace, case.service or STORY)
     service.apply(change=case.change)
     if case.only_leaders:
         cluster.wait(lambda: len(service.pods()) >= len(LEADERS), message=service.pods)
