@@ -128,7 +128,10 @@ class Report:
                 continue
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
-            names = {mark.name for mark in item.iter_markers()}
+            # By folder, because conftest.py adds the marker `engine` later.
+            names = {mark.name for mark in item.iter_markers()} | set(
+                item.path.relative_to(ROOT).parts
+            )
             is_core = "engine" not in names or "core" in names
             by_hand = bool({"long", "upstream"} & names) or not is_core
             # Folders and runs by hand whose programs may be missing.
