@@ -41,7 +41,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 def _entry_objects(plan: ServicePlan) -> Iterator[dict[str, Any]]:
     """Yield the objects that route requests to the pods."""
-    if plan.picker is None:
+    if plan.has_serving_service:
         yield serving_service(plan)
     if plan.routing is not None:
         yield from routing_objects(plan, plan.routing)
