@@ -10,6 +10,7 @@ from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
+    OWNED_FLAGS,
     SCORERS,
     STRATEGIES,
     EppRequest,
@@ -28,7 +29,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.endpoint_pickers.picker_flags import OWNED_FLAGS
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.engines.engine import (
     NIXL,
     Argument,
     EngineCommand,
+    KvCache,
     KvConnector,
     Offload,
     Offloading,
@@ -89,11 +90,10 @@ _HASH_SEED_ENV = "PYTHONHASHSEED"
 TRANSFER = "--kv-transfer-config"
 
 
-class VllmKvCache:
+class VllmKvCache(KvCache):
     """The KV cache of vLLM, whose connectors are all settings of one argument."""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the connector that the arguments configure."""
         settings = transfer_config(command)
         if settings is None:
             return "has no value" if command.has(TRANSFER) else None
@@ -104,7 +104,6 @@ class VllmKvCache:
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Check whether the release registers the connectors."""
         settings, version = transfer_config(command), command.image.version
         named = _connectors(settings) if isinstance(settings, dict) else ()
         names = [
@@ -115,7 +114,6 @@ class VllmKvCache:
         return [finding for name in names for finding in _check_name(name, version)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """Return the settings that NIXL compares between prefill and decode."""
         configs = [transfer_config(side) for side in (prefill, decode)]
         settings = [config for config in configs if isinstance(config, dict)]
         if len(settings) < 2 or not all(NIXL in _names(config) for config in settings):
@@ -137,7 +135,6 @@ class VllmKvCache:
         return [*agreed, "model", "release", "dtype", "cache dtype"]
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Return why NIXL cannot go from one's parallelism to the other's."""
         first, second = prefill.parallelism, decode.parallelism
         by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
         if not by_nixl or first is None or second is None:
@@ -153,7 +150,6 @@ class VllmKvCache:
         return None
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        """Return the setting that computes prompts again whose KV cache cannot be loaded."""
         settings = transfer_config(command)
         recomputes = isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
         if recomputes or not _fails_loads(command.image.version):
@@ -163,7 +159,6 @@ class VllmKvCache:
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """Return the connectors to other pods and to other memory, in one argument."""
         if asked is None:
             if offloading is None:
                 return Transfer()
@@ -185,8 +180,6 @@ class VllmKvCache:
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """Return the memory of offloading; its connector is an argument of `transfer`."""
-        del decodes
         # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
         # each data parallel copy has its own.
         sizes = command.parallelism
