@@ -7,6 +7,7 @@ asked about: `()`, or the flag that is meant, `("--nnodes",)`; the caller places
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -272,8 +273,22 @@ class MultiNode:
         raise NotImplementedError
 
 
+class LoadFailure(enum.Enum):
+    """What a decode engine does with a request whose KV cache it could not load."""
+
+    RECOMPUTES = enum.auto()
+    FAILS = enum.auto()
+    UNKNOWN = enum.auto()
+
+
 class KvCache:
-    """How an engine transfers, offloads and compares its KV cache."""
+    """How an engine transfers, offloads and compares its KV cache.
+
+    Attributes:
+        handshake_source: Where it was read what prefill and decode compare.
+    """
+
+    handshake_source: str
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the connector that the arguments configure, None without one.
@@ -315,6 +330,10 @@ class KvCache:
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Return why the connector does not support the two parallelisms, None if it does."""
         return None
+
+    def load_failure(self, command: EngineCommand) -> LoadFailure:
+        """Return what a decode engine does if it cannot load the KV cache of a request."""
+        return LoadFailure.UNKNOWN
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         """Return the setting without which requests fail whose KV cache cannot be loaded.

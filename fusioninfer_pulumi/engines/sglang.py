@@ -114,6 +114,8 @@ class SglangNodes(MultiNode):
 class SglangKvCache(KvCache):
     """The KV cache of SGLang."""
 
+    handshake_source = "SGLang 0.5.3 to 0.5.23, disaggregation/common/conn.py"
+
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         mode = command.value(_MODE)
         if mode in (None, "null"):
@@ -240,6 +242,7 @@ class Sglang(Engine):
         "quantization": ("--quantization",),
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer-path",),
+        "attention backend": ("--attention-backend",),
     }
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
