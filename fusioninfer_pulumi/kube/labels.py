@@ -20,8 +20,8 @@ REPLICA_INDEX = f"{PREFIX}replica-index"
 GROUP_INDEX = f"{PREFIX}group-index"
 # Hash of the role's pod templates: identifies the revision of a pod during a rollout.
 REVISION = f"{PREFIX}revision"
-# Hash of what prefill and decode engines compare before they exchange a KV cache: pods with the same
-# value can. The endpoint picker prefers such pods for one request.
+# Hash of what prefill and decode engines compare before they exchange a KV cache: pods with the
+# same value can. The endpoint picker prefers such pods for one request.
 PAIR_REVISION = f"{PREFIX}pair-revision"
 
 # Selects the endpoint picker's pods, together with the component type, which no serving pod has.
