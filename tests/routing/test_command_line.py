@@ -87,8 +87,8 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "-> endpoint picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
             ),
             (
-                "prefill pods compute prompts, decode pods generate; "
-                f"both are chosen by the highest score: {BALANCED}"
+                "prefill pods compute prompts, decode pods of the same pair revision if possible "
+                f"generate; both are chosen by the highest score: {BALANCED}"
             ),
             "http://a.example.com",
         ),
