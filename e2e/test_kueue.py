@@ -13,9 +13,12 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
-from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends, check_named_objects
+from fusioninfer_pulumi.checks.cluster_checks import (
+    check_gang_backends,
+    check_named_objects,
+    check_quotas,
+)
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
-from fusioninfer_pulumi.checks.quotas import check_quotas
 from fusioninfer_pulumi.component.diagnosis import explain_queue, read_service
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
