@@ -14,7 +14,7 @@ from pathlib import Path
 from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
 from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
-from fusioninfer_pulumi.loading.file_set import manifest_files
+from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,13 @@ def _at_revision(source: str, revision: str) -> Iterator[Path]:
         _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
         prefix = f"--prefix={tree}{os.sep}"
         _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
-        yield tree / inside
+        source_path = tree / inside
+        entries = source_path.iterdir() if source_path.is_dir() else ()
+        for entry in (source_path, *(path for path in entries if path.suffix in SUFFIXES)):
+            if not Path(os.path.realpath(entry)).is_relative_to(tree):
+                name = entry.relative_to(tree)
+                raise _RevisionError(f"{name} is a link that leads out of the repository")
+        yield source_path
 
 
 def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:

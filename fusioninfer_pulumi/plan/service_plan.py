@@ -39,8 +39,8 @@ class PresetValue:
     """A value of a container that the library writes, and where it comes from.
 
     Attributes:
-        role: Name of the role.
-        field: Field of the role, or of its container.
+        role: Name of the role, empty for a field of the service.
+        field: Field of the role, its container or the service.
         value: The value, as people read it.
         origin: `user`, `model table`, `engine release`, `capacity` or `library default`.
         reason: Its rule or source.

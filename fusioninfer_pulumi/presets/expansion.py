@@ -124,7 +124,18 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         findings += [finding for finding in written.findings if finding not in findings]
         if errors(written.findings):
             incomplete.add(("roles", position))
-    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
+    timeouts = _extended_timeouts(args, roles)
+    values += [
+        PresetValue(
+            "",
+            f"{name}.timeout",
+            part.timeout,
+            LIBRARY,
+            f"time to start plus 10 minutes; {DEFAULT_TIMEOUT} would be too short",
+        )
+        for name, part in timeouts.items()
+    ]
+    update: dict[str, Any] = {"roles": roles, **timeouts}
     expanded = _without(args.model_copy(update=update), "engine")
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
@@ -140,7 +151,7 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
-def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
+def _extended_timeouts(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
     """Return timeouts of an update that are long enough for the engines to start."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import service_name
+from fusioninfer_pulumi.cli.diff._formatting import compressed, service_name
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -23,10 +23,12 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     notes,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
+    LWS_TEMPLATE,
     Identity,
     Manifest,
     Objects,
     Service,
+    at,
     canonical,
     count_pods_and_accelerators,
     find_immutable_change,
@@ -49,6 +51,7 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     turns,
 )
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -113,6 +116,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *notes(edits, effects, services, change.refusals(), change.freed),
             *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
             *change.kept,
+            *_unknown_template_notes(*change.objects),
             *describe_engine_changes(engines, len(affected)),
             *describe_rejected_kv_caches(edits),
         ),
@@ -264,6 +268,26 @@ def _replacement_notes(
             f"{prefix}role {', '.join(starting)} replaces {', '.join(changes['role removed'])} and "
             f"starts first: needs {devices} more accelerators until the update ends"
         )
+
+
+def _unknown_template_notes(olds: Objects, news: Objects) -> Iterator[str]:
+    """Names workloads whose pod template is one value that only a deployment knows."""
+    names = [
+        key.name
+        for key, manifest in news.items()
+        if key in olds and key.template_paths and UNKNOWN in _templates(key, manifest)
+    ]
+    if names:
+        yield (
+            f"pod template unknown before deployment: {compressed(names)}; whether their pods "
+            "restart is unknown, too"
+        )
+
+
+def _templates(key: Identity, manifest: Manifest) -> Iterator[Any]:
+    for path in (*key.template_paths, f"{LWS_TEMPLATE}.workerTemplate"):
+        keys = path.split(".")
+        yield from (at(manifest, *keys[:depth]) for depth in range(1, len(keys) + 1))
 
 
 def _totals(

@@ -7,6 +7,7 @@ import importlib
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import sys
 import tempfile
@@ -45,6 +46,10 @@ _METHOD = "fork" if sys.platform == "linux" else "spawn"
 _GRACE = 1.0
 #: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
+#: Sequences that colour text or move the cursor, and control characters but for tab and newline.
+_CONTROL = re.compile(
+    r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?)|[\0-\x08\x0b-\x1f\x7f]"
+)
 #: Bytes that a program may print; a temporary file keeps them until it ends.
 _MOST_PRINTED = 64 << 20
 
@@ -111,7 +116,8 @@ def run_program(
         finally:
             Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
             hidden = set() if secrets is Secrets.SHOWN else hidden
-            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
+            text = _CONTROL.sub("", printed.read().decode("utf-8", "replace"))
+            if text := masked(text, hidden):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
     if isinstance(outcome, tuple):
