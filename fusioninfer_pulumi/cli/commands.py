@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
-from fusioninfer_pulumi.cli.read_sources import read_separately, read_sources
+from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
@@ -244,10 +244,9 @@ def init(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
-    if options.inventory is None and options.previous is None:
-        sources = read_separately(options.sources, options)
-    else:
-        sources = read_sources(options.sources, options)
+    unplaced = options.inventory is None and options.previous is None
+    sources = read_sources(options.sources, options, several_stacks=unplaced)
+    if not unplaced:
         _place_all(options, sources)
     if options.server or options.context is not None:
         # The client takes long to import.

@@ -47,7 +47,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
         with _at_revision(path, options.base) as revised:
             existed = not _holds_nothing(revised)
             if existed:
-                old = read_diff_side(str(revised), options).named(str(revised), old.name)
+                old = read_diff_side(str(revised), options, old.name)
                 old.rendered()
     except _RevisionError as problem:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))

@@ -77,34 +77,39 @@ class _Input:
         self.unreadable.append(PlannedDocument(origin, findings=((origin, finding),)))
 
 
-def _keep(source: Source, inputs: Sequence[_Input]) -> None:
-    """Keeps the texts of paths; what cannot be read becomes a document with an error."""
-    for input_ in inputs:
-        source.documents += input_.unreadable
-        source.texts |= {text.file: text.content for text in input_.texts}
-
-
-def read_sources(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
+def read_sources(
+    paths: Sequence[str], options: argparse.Namespace, *, several_stacks: bool = False
+) -> list[Source]:
     """Reads manifests as if they were one input, and each Pulumi project as one of its own.
 
     Args:
         paths: Paths of files, of folders of manifests and of projects; `-` is standard input.
         options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
+        several_stacks: Whether manifests may declare an object twice: then each path is an input
+            of its own.
 
     Returns:
         The inputs, each with what is wrong among its findings.
     """
     inputs = [_read(path) for path in paths]
-    projects = [_project(input_.path, options) for input_ in inputs if input_.project]
+    projects = [_project(input_, options) for input_ in inputs if input_.project]
     files = [input_ for input_ in inputs if not input_.project]
-    return [_manifests(files, options), *projects] if files else projects
+    if not files:
+        return projects
+    parsed = [parse(text) for input_ in files for text in input_.texts]
+    identities = [identity for text in parsed for identity in text.identities]
+    if several_stacks and len(identities) > len(set(identities)):
+        return [*(_manifests([input_], options) for input_ in files), *projects]
+    return [_manifests(files, options), *projects]
 
 
 def _manifests(
     inputs: Sequence[_Input], options: argparse.Namespace, *, compared: bool = False
 ) -> Source:
     source = Source(", ".join(input_.name for input_ in inputs))
-    _keep(source, inputs)
+    for input_ in inputs:
+        source.documents += input_.unreadable  # each with an error
+        source.texts |= {text.file: text.content for text in input_.texts}
     parsed = [parse(text) for input_ in inputs for text in input_.texts]
     if compared and not source.findings:
         source.objects = _objects(parsed)
@@ -116,53 +121,23 @@ def _manifests(
     return source
 
 
-def read_diff_side(path: str, options: argparse.Namespace) -> Source:
+def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
 
-    The masks of a program's secrets are marked (see `Secrets`).
+    The masks of a program's secrets are marked (see `Secrets`). Messages use the name in place of
+    the path.
     """
-    input_ = _read(path)
+    input_ = _read(path, name)
     if input_.project:
-        return _project(input_.path, options, marked=True)
+        return _project(input_, options, marked=True)
     return _manifests([input_], options, compared=True)
 
 
-def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
-    """Reads several inputs whose services may be of several stacks, one source for each path.
-
-    Their documents may refer to each other, unless two of them are of one kind and name: then each
-    input is read by itself. Services are held only against those of the same source.
-    """
-    inputs = [_read(path) for path in paths]
-    parsed = [[parse(text) for text in input_.texts] for input_ in inputs]
-    identities = [one for texts in parsed for text in texts for one in text.identities]
-    together: list[LoadedDocument] | None = None
-    if len(identities) == len(set(identities)) and len(set(paths)) == len(paths):
-        everything = [text for texts in parsed for text in texts]
-        together = load_texts(everything, allow_lossy=options.allow_lossy)
-    sources = []
-    for input_, texts in zip(inputs, parsed, strict=True):
-        if input_.project:
-            sources.append(_project(input_.path, options))
-            continue
-        source = Source(input_.name)
-        _keep(source, [input_])
-        if together is not None:
-            files = {input_.name, *(text.text.file for text in texts)}
-            source.documents += _planned([one for one in together if one.origin.file in files])
-        elif texts:
-            plan_documents(source, load_texts(texts, allow_lossy=options.allow_lossy))
-        sources.append(source)
-    if together is not None:
-        _add_shares(sources)
-    return sources
-
-
-def _read(path: str) -> _Input:
+def _read(path: str, name: str = "") -> _Input:
     file = Path(path)
     if file.name in (*_PROJECT, "__main__.py") and is_project(file.parent):
         path = str(file.parent)
-    input_ = _Input(path, STDIN if path == "-" else path)
+    input_ = _Input(path, name or (STDIN if path == "-" else path))
     with _unreadable(input_, input_.name):
         if path != "-" and path and "\0" not in path and Path(path).is_dir():
             _read_folder(input_, Path(path))
@@ -198,7 +173,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
         input_.refuse(input_.name, error(EMPTY_INPUT, (), message))
     for file in files:
-        _read_text(input_, str(file), str(file), input_.name)
+        _read_text(input_, str(Path(input_.name, file.name)), str(file), input_.name)
 
 
 def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None:
@@ -233,7 +208,15 @@ def _bytes(path: str) -> bytes:
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plans what was loaded, as further documents of a source, and compares its services."""
     source.documents += _planned(loaded)
-    _add_shares([source])
+    plans = source.plans
+    # An unknown name may belong to a service that could not be read.
+    complete = bool(source.planned) and not source.has(Severity.ERROR)
+    source.documents = [
+        document
+        if document.plan is None or document.loaded is None
+        else document.noting(*check_targets(document.plan, plans, complete=complete))
+        for document in source.documents
+    ]
 
 
 def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
@@ -249,20 +232,6 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
         located = (*document.remarks, *map(document.locate, findings))
         documents.append(PlannedDocument(document.origin, final, located, document))
     return documents
-
-
-def _add_shares(sources: Sequence[Source]) -> None:
-    """Adds what is wrong with requests that services of these sources give to each other."""
-    plans = [plan for source in sources for plan in source.plans]
-    # An unknown name may belong to a service that could not be read.
-    complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
-    for source in sources:
-        source.documents = [
-            document
-            if document.plan is None or document.loaded is None
-            else document.noting(*check_targets(document.plan, plans, complete=complete))
-            for document in source.documents
-        ]
 
 
 def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
@@ -290,7 +259,7 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
     return objects if complete and objects else None
 
 
-def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
+def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
     from fusioninfer_pulumi.cli.program import (
         PROGRAM_WITHOUT_SERVICE,
@@ -299,22 +268,22 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         run_program,
     )
 
-    source = Source(path, encrypted={})
+    source = Source(input_.name, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
-            Path(path),
+            Path(input_.path),
             options.stack,
             Secrets.SHOWN if options.show_secrets else hidden,
             options.timeout,
         )
     except ProgramError as problem:
-        source.add(path, *problem.findings)
+        source.add(input_.name, *problem.findings)
         return source
     source.encrypted = recording.encrypted
     source.objects = list(recording.objects)
     for number, service in enumerate(recording.services, start=1):
-        file = str(Path(path, service.file)) if service.file else path
+        file = str(Path(input_.name, service.file)) if service.file else input_.name
         origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in service.plan.findings)
         source.documents.append(
@@ -322,8 +291,8 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         )
     if not recording.services and options.command in _ABOUT_SERVICES:
         text = "the program creates no InferenceService"
-        source.add(path, warning(PROGRAM_WITHOUT_SERVICE, (), text))
-    source.add(path, *recording.findings)
+        source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
+    source.add(input_.name, *recording.findings)
     return source
 
 

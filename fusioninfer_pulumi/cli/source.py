@@ -152,28 +152,6 @@ class Source:
         """Whether there is a finding of that severity."""
         return _has(self.findings, severity)
 
-    def named(self, read: str, name: str) -> Source:
-        """The same input under the name that the user gave, in place of the path that was read."""
-
-        def renamed(findings: Sequence[tuple[Origin, Finding]]) -> list[tuple[Origin, Finding]]:
-            return [(moved(origin), finding) for origin, finding in findings]
-
-        def moved(origin: Origin) -> Origin:
-            return replace(origin, file=origin.file.replace(read, name))
-
-        self.name = self.name.replace(read, name)
-        self.documents = [
-            replace(
-                document,
-                origin=moved(document.origin),
-                findings=tuple(renamed(document.findings)),
-            )
-            for document in self.documents
-        ]
-        self.remarks = renamed(self.remarks)
-        self.texts = {file.replace(read, name): text for file, text in self.texts.items()}
-        return self
-
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
         if self.objects is None:
