@@ -1,4 +1,4 @@
-"""What a command reads: manifests, standard input, rendered objects or a Pulumi project."""
+"""Reads the sources of commands: manifests, standard input, rendered objects, Pulumi projects."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class _Input:
         path: The path.
         name: Its name in messages.
         texts: Its text; those of its files, where it is a folder.
-        unreadable: What cannot be read, and why.
-        project: Whether it is the folder of a Pulumi project, of which nothing is read here.
+        unreadable: Files that cannot be read, with the reason.
+        project: Whether it is the folder of a Pulumi project, which is read later.
     """
 
     path: str
@@ -71,7 +71,7 @@ class _Input:
     unreadable: list[PlannedDocument] = field(default_factory=list)
     project: bool = False
 
-    def refuse(self, file: str, finding: Finding) -> None:
+    def add_error(self, file: str, finding: Finding) -> None:
         """Adds a file that cannot be read."""
         origin = Origin(file)
         self.unreadable.append(PlannedDocument(origin, findings=((origin, finding),)))
@@ -80,16 +80,16 @@ class _Input:
 def read_sources(
     paths: Sequence[str], options: argparse.Namespace, *, several_stacks: bool = False
 ) -> list[Source]:
-    """Reads manifests as if they were one input, and each Pulumi project as one of its own.
+    """Reads all manifests as one input, and each Pulumi project as a separate one.
 
     Args:
         paths: Paths of files, of folders of manifests and of projects; `-` is standard input.
         options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
-        several_stacks: Whether manifests may declare an object twice: then each path is an input
-            of its own.
+        several_stacks: Whether manifests may declare an object twice: then each path is a separate
+            input.
 
     Returns:
-        The inputs, each with what is wrong among its findings.
+        The inputs with their findings.
     """
     inputs = [_read(path) for path in paths]
     projects = [_project(input_, options) for input_ in inputs if input_.project]
@@ -151,7 +151,7 @@ def _unreadable(input_: _Input, file: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        input_.refuse(file, unreadable_file_finding(problem))
+        input_.add_error(file, unreadable_file_finding(problem))
 
 
 def unreadable_file_finding(problem: OSError) -> Finding:
@@ -171,7 +171,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.refuse(input_.name, error(EMPTY_INPUT, (), message))
+        input_.add_error(input_.name, error(EMPTY_INPUT, (), message))
     for file in files:
         _read_text(input_, str(Path(input_.name, file.name)), str(file), input_.name)
 
@@ -180,16 +180,16 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None
     with _unreadable(input_, file):
         data = _bytes(path)
         if len(data) > MAX_BYTES:
-            input_.refuse(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
+            input_.add_error(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
             return
         if file.endswith(".py"):
             text = "is a Python program; pass the folder of its Pulumi.yaml instead"
-            input_.refuse(file, error(UNREADABLE_FILE, (), text))
+            input_.add_error(file, error(UNREADABLE_FILE, (), text))
             return
         try:
             input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.refuse(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
+            input_.add_error(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
 
 
 def _bytes(path: str) -> bytes:
@@ -226,9 +226,9 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
     ]
     compared = iter(add_collision_findings([plan for plan, _ in planned if plan is not None]))
     documents = []
-    for document, (plan, refusals) in zip(loaded, planned, strict=True):
+    for document, (plan, rejections) in zip(loaded, planned, strict=True):
         final = None if plan is None else next(compared)
-        findings = refusals if final is None else final.findings
+        findings = rejections if final is None else final.findings
         located = (*document.remarks, *map(document.locate, findings))
         documents.append(PlannedDocument(document.origin, final, located, document))
     return documents
@@ -300,8 +300,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:
-        source: The input; its plans become those of the placed services, and what there is to
-            say about their places is added to its findings.
+        source: The input; it gets the plans of the placed services, and findings about them.
         inventory: Path of the inventory.
         previous: Path of the JSON of an earlier plan, None for none.
 
@@ -336,11 +335,11 @@ def _placed(
         source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
         return None
     pools = before = None
-    with _refusals(source, inventory):
+    with _collect_errors(source, inventory):
         pools = load_inventory(inventory)
-        if refused := errors(package.inventory_findings(pools)):
-            raise InvalidServiceError(refused)
-    with _refusals(source, str(previous)):
+        if invalid := errors(package.inventory_findings(pools)):
+            raise InvalidServiceError(invalid)
+    with _collect_errors(source, str(previous)):
         before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
@@ -367,8 +366,8 @@ def _placed(
 
 
 @contextlib.contextmanager
-def _refusals(source: Source, file: str) -> Iterator[None]:
-    """Adds why a file beside the services cannot be used."""
+def _collect_errors(source: Source, file: str) -> Iterator[None]:
+    """Adds the errors of an inventory or an earlier plan."""
     try:
         yield
     except InvalidServiceError as problem:
