@@ -263,7 +263,8 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 GANG_DEADLOCK,
                 (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, {together}; {_WAY_OUT}",
+                f"leader is ready, {together}; remove it (an engine that spans the pods is not "
+                "ready before its workers join, with a gang or without)",
             )
         for pod in role.pods.written:
             if key in _annotations(pod):
@@ -280,10 +281,9 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 GANG_DEADLOCK,
                 (*at, "subGroupPolicy"),
-                f"Volcano never schedules several subgroups with the annotation {several}, "
-                "because it requires all pods of a replica on the same nodes; remove the "
-                "annotation, "
-                "or set schedulingStrategy.gangPolicy.mode to Off",
+                f"Volcano never schedules several subgroups with the annotation {several}, because "
+                "it requires all pods of a replica on the same nodes; remove the annotation, or "
+                "set schedulingStrategy.gangPolicy.mode to Off",
             )
 
 
@@ -358,8 +358,7 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
             KUEUE_LABEL,
             ("metadata", "labels", key),
             "is copied to all objects, so replicas wait in a queue that the plan does not know; "
-            "set "
-            "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
+            "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting; remove it, and set "
     message += "schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"

@@ -20,7 +20,6 @@ from fusioninfer_pulumi.rules.common import INVALID_FORMAT, NAME_TOO_LONG, SET_B
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-
 SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
 #: Role names that collide with the names of the router's objects.
@@ -79,9 +78,10 @@ def _role_names(built: BuiltService) -> Iterator[Finding]:
 
 def _service_name(built: BuiltService) -> Iterator[Finding]:
     """Check the variables that Kubernetes sets for the service's Kubernetes Service."""
-    plan, picked = built.plan, built.plan.shape.picks_endpoints
-    derive = object_names.endpoint_picker if picked else object_names.serving_service
-    entry = derive(plan.service)
+    plan = built.plan
+    if not plan.has_serving_service:
+        return
+    entry = object_names.serving_service(plan.service)
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in plan.roles:
@@ -113,8 +113,7 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
             f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
-            "decoders; "
-            f"{remedy}",
+            f"decoders; {remedy}",
         )
     entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry:

@@ -39,8 +39,8 @@ class PresetValue:
     """A value of a container that the library writes, and where it comes from.
 
     Attributes:
-        role: Name of the role, empty for a field of the service.
-        field: Field of the role, its container or the service.
+        role: Name of the role.
+        field: Field of the role, or of its container.
         value: The value, as people read it.
         origin: `user`, `model table`, `engine release`, `capacity` or `library default`.
         reason: Its rule or source.
@@ -96,6 +96,14 @@ class ServicePlan(Topology):
     def picker(self) -> PickerPlan | None:
         """The endpoint picker and its pool; None without one, or if it cannot be planned."""
         return self.routing.picker if self.routing is not None else None
+
+    @property
+    def has_serving_service(self) -> bool:
+        """Whether a Service selects the serving pods: without a picker, or named by the route."""
+        route = self.routing.route if self.routing is not None else None
+        return not self.shape.picks_endpoints or (
+            route is not None and route.leads_to(self.service)
+        )
 
     @property
     def has_service_endpoint(self) -> bool:

@@ -246,24 +246,3 @@ def test_kinds_have_their_plural(kind: str, several: str) -> None:
     (plan,) = (plan_service(args) for args in load(STORY_1))
     shown = plan_text(plan, [{"kind": kind}, {"kind": kind}, {"kind": "Pod"}])
     assert f"Objects   2 {several}, 1 Pod\n" in shown
-
-
-def test_explain_lists_timeouts_above_the_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for model, shown in (("deepseek-ai/DeepSeek-R1", True), ("Qwen/Qwen3-8B", False)):
-        manifest = {
-            "apiVersion": "fusioninfer.io/v1alpha1",
-            "kind": "InferenceService",
-            "metadata": {"name": "llm"},
-            "spec": {
-                "model": {"uri": f"hf://{model}"},
-                "roles": [{"name": "serve", "componentType": "worker", "accelerator": "H200"}],
-            },
-        }
-        file = tmp_path / "llm.yaml"
-        file.write_text(json.dumps(manifest))
-        lines = output(capsys, str(file), "--explain").splitlines()
-        timeouts = [line.split()[:2] for line in lines if ".timeout " in line]
-        expected = [["wait.timeout", "69m"], ["rollout.timeout", "69m"]]
-        assert timeouts == (expected if shown else [])
