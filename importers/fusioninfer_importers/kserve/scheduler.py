@@ -28,6 +28,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     dump_epp_config,
     find_family,
+    object_names,
 )
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
@@ -39,6 +40,7 @@ Objects = Mapping[tuple[Any, Any], SourceDocument]
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 #: Container of ours that runs it.
 PICKER = "epp"
+_PROGRAM = "/app/epp"
 _PICKER_FIELDS = ("image", "resources", "args")
 _RESOURCES = {"limits": {"cpu": 6, "memory": "16Gi"}, "requests": {"cpu": 1, "memory": "2Gi"}}
 
@@ -183,9 +185,21 @@ def _config(
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:
-    """Reports a pool of its own; what KServe's presets say of theirs is nothing new."""
+    """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
+    service = str(builder.main.name)
+    same: dict[Location, Any] = {
+        ("endpointPickerRef", "group"): "",
+        ("endpointPickerRef", "kind"): "Service",
+        ("endpointPickerRef", "name"): object_names.endpoint_picker(service),
+        ("endpointPickerRef", "failureMode"): "FailOpen",
+        ("endpointPickerRef", "port", "number"): 9002,
+        ("selector", "matchLabels", "app.kubernetes.io/name"): service,
+        ("selector", "matchLabels", "app.kubernetes.io/part-of"): "llminferenceservice",
+        ("selector", "matchLabels", "kserve.io/component"): "workload",
+        ("targetPorts", 0, "number"): 8000,
+    }
     for path, leaf in pool.leaves():
-        if path == ("spec", "endpointPickerRef", "group") and leaf.content == "":
+        if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.at)
         else:
             builder.report.unsupported(
@@ -242,10 +256,21 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
         if ports is not None and all(port.value in _PORTS for port in ports.items):
             builder.report.consume(ports.at)
             own_fields["ports"] = None
-        args = container.get("args")
-        if args is not None and isinstance(args.content, list):
-            kept, config = _flags(builder, args)
-            own_fields["args"] = Node(args.at, kept) if kept else None
+        command, args = container.get("command"), container.get("args")
+        words = args.items if args is not None else []
+        if command is not None and command.items and command.items[0].content == _PROGRAM:
+            builder.report.consume(command.at)
+            own_fields["command"] = None
+            words = [*command.items[1:], *words]
+        elif command is not None:
+            builder.report.unsupported(
+                command.at, f"is not supported; use {_PROGRAM}, and put further flags into args"
+            )
+            own_fields["command"] = None
+        if words and (args is None or isinstance(args.content, list)):
+            at = container.at if args is None else args.at
+            kept, config = _flags(builder, Node(at, words))
+            own_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
         others += _picker_container(builder, picker, with_fields(container, **own_fields), name)
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
     if kept_pod.content:
@@ -264,6 +289,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
         "grpc-port": ("9002",),
         "grpc-health-port": ("9003",),
         "metrics-port": ("9090",),
+        "zap-encoder": ("json",),
         # Certificates of KServe's controller; engines of ours serve plain HTTP.
         "cert-path": ("/var/run/kserve/tls",),
         "model-server-metrics-scheme": ("http", "https"),
@@ -318,12 +344,6 @@ def _picker_container(
         merged = merge(synthetic(resources.at, _RESOURCES), resources)
         container = with_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
-    command = container.get("command")
-    if command is not None:
-        builder.report.unsupported(
-            command.at,
-            "is not supported; put additional flags into args",
-        )
-    taken = dict.fromkeys((*_PICKER_FIELDS, "command"))
+    taken = dict.fromkeys(_PICKER_FIELDS)
     rest = with_fields(container, name=Node(name.at, PICKER), **taken)
     return [rest] if len(rest.content) > 1 else []
