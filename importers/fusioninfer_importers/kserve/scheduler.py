@@ -18,6 +18,7 @@ from fusioninfer_importers.kserve._nodes import (
     with_fields,
 )
 from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.kserve.picker_migration import migrate
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
 from fusioninfer_pulumi.plugins.importers import (
@@ -159,6 +160,8 @@ def _config(
 ) -> None:
     """Sets the picker's configuration; `flag` is that of its command line."""
     report, ours = builder.report, (*target, "endpointPickerConfig")
+    image = builder.get((*target, "endpointPicker", "image"))
+    family = find_family(image) if isinstance(image, str) else None
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
         report.invalid(reference.at, "conflicts with inline; remove one of them")
@@ -174,14 +177,33 @@ def _config(
     elif flag is not None:
         copy_node(builder, ours, flag)
     else:
-        image = builder.get((*target, "endpointPicker", "image"))
         adapters = spec.get("model", "lora", "adapters")
         made = default_config(
-            (find_family(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
+            family or FAMILIES[Family.LLM_D_0_10],
             paired=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(ours, dump_epp_config(made), scheduler.at)
+    if family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10):
+        _migrate(builder, ours)
+
+
+def _migrate(builder: ServiceBuilder, target: Location) -> None:
+    """Rewrite a configuration of an older release, as KServe's controller does."""
+    text = builder.get(target)
+    try:
+        config = yaml.safe_load(text) if isinstance(text, str) else None
+    except yaml.YAMLError:
+        return
+    if not isinstance(config, dict):
+        return
+    migrated = migrate(config)
+    if migrated != config:
+        at = builder.remove(target)
+        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), at)
+        builder.report.translated(
+            at, "migrated from an older release of the endpoint picker, as KServe does"
+        )
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:
