@@ -1,4 +1,4 @@
-"""What to say about a model that does not fit, with the smallest change that does."""
+"""Findings about a model that does not fit, with the smallest change that does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fit_findings(
     role_fit: Fit,
     nodes: int,
 ) -> Iterator[Finding]:
-    """Yields what is wrong with a role's memory; an info where nothing is.
+    """Yield the problems of a role's memory; an info if there are none.
 
     `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
@@ -46,14 +46,14 @@ def fit_findings(
     if role_fit.cache <= 0:
         whole = role_fit.accelerator.total
         sure = role_fit.cache + margin < 0 if role_fit.certain else role_fit.weights > whole
-        say = error if sure else warning
+        make_finding = error if sure else warning
         message = (
             f"weights take {_gib(role_fit.weights)} and the engine {_gib(role_fit.overhead)} of "
             f"{_gib(role_fit.share)} on each {where}: no room for the KV cache"
         )
         change = "" if sure else _doubt(role_fit)
         change += _smallest(command, model, role_fit, nodes)
-        yield say(WEIGHTS_EXCEED_MEMORY, place, message + change)
+        yield make_finding(WEIGHTS_EXCEED_MEMORY, place, message + change)
         return
     text = f"memory estimated for {where}: {role_fit.basis}"
     if role_fit.needed is not None and role_fit.cache < role_fit.needed:
@@ -67,26 +67,26 @@ def fit_findings(
             and role_fit.holds_longest
             and role_fit.cache + margin < role_fit.needed
         )
-        say = error if sure else warning
+        make_finding = error if sure else warning
         message = (
             f"a sequence of {role_fit.length} tokens takes {_gib(role_fit.needed)} of KV cache on "
             f"each {where}, and {_gib(role_fit.cache)} are left"
         )
         change = "" if sure else _doubt(role_fit)
         change += _smallest(command, model, role_fit, nodes)
-        yield say(CACHE_TOO_SMALL, place, message + change)
+        yield make_finding(CACHE_TOO_SMALL, place, message + change)
         return
     yield info(MEMORY_ESTIMATED, at, text + _doubt(role_fit))
 
 
 def _shortens(command: EngineCommand) -> bool:
-    """Whether the engine takes the longest sequence that fits (`--max-model-len auto`)."""
+    """Return whether the engine takes the longest sequence that fits (`--max-model-len auto`)."""
     engine = command.engine
     return engine is not None and command.value(engine.length_flag) in AUTOMATIC_LENGTHS
 
 
 def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:
-    """The end of a sentence with the smallest change that fits."""
+    """Return the end of a sentence with the smallest change that fits."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
     sized = SIZED[engine.name]
@@ -119,7 +119,7 @@ def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes:
 def longest_that_fits(
     command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 ) -> int | None:
-    """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
+    """Return the longest sequence that fits, in steps of 256 tokens; None if none does."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
     flag = engine.length_flag
@@ -146,7 +146,7 @@ def _fits(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 
 
 def _with(command: EngineCommand, *words: str) -> EngineCommand:
-    """A command line with more arguments; the last of two that are the same counts."""
+    """Return a command line with more arguments; the last of two that are the same counts."""
     return replace(command, arguments=(*command.arguments, *words))
 
 
