@@ -321,7 +321,7 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
     )
 
 
-_REVISION = f"[{labels.REVISION}]"
+_REVISION, _PAIR_REVISION = f"[{labels.REVISION}]", f"[{labels.PAIR_REVISION}]"
 _GANG_KEYS = labels.GANG_ANNOTATIONS | {labels.QUEUE_NAME}
 _GANG_FIELDS = (
     *(f".annotations[{key}]" for key in sorted(_GANG_KEYS)),
@@ -336,6 +336,7 @@ _WORDS = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
         (re.escape(_REVISION) + "$", "revision"),
+        (re.escape(_PAIR_REVISION) + "$", "pair revision"),
         (r"\.volumeClaimTemplates\b", "volume claim templates"),
         (r"\.subGroupPolicy\b", "subgroup policy"),
         (r"\.restartPolicy$", "restart policy"),
@@ -360,10 +361,12 @@ _WORDS = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Leaves out the revision where another field of a template changed, which is why it did."""
-    others = [change for change in fields if not change.path.endswith(_REVISION)]
-    explained = any(below(change.path, templates) for change in others)
-    return tuple(others if explained else fields)
+    """Leaves out revisions where another field of a template changed, which is why they did."""
+    for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
+        others = [change for change in fields if not change.path.endswith(revisions)]
+        if any(below(change.path, templates) for change in others):
+            return tuple(others)
+    return tuple(fields)
 
 
 def below(path: str, roots: Iterable[str]) -> bool:
