@@ -79,8 +79,8 @@ def place(
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
-    if problems := errors(inventory_findings(pools)):
-        raise InvalidServiceError(problems, "inventory")
+    if inventory_errors := errors(inventory_findings(pools)):
+        raise InvalidServiceError(inventory_errors, "inventory")
     read = [_args(service) for service in services]
     placed = place_services(read, pools, previous=read_previous(previous))
     problems = [

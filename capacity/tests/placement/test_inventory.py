@@ -89,6 +89,5 @@ def test_a_file_that_does_not_exist_is_the_usual_error(tmp_path: Path) -> None:
 def test_resource_that_is_not_an_accelerator_is_rejected() -> None:
     odd = [pool("a", 1, resource="example.com/fpga", labels={LABEL: "a"})]
     assert refusal([worker("w")], odd) == (
-        'inventory: pools[0].resource: "example.com/fpga" is no accelerator that pods are '
-        "counted by"
+        'inventory: pools[0].resource: "example.com/fpga" is not an accelerator resource'
     )
