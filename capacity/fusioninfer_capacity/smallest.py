@@ -33,9 +33,9 @@ def smallest_layout(
     length: int | None,
     arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """Return the layout with the fewest accelerators, on nodes of 8; or why none is known.
+    """Return the layout with the fewest accelerators, on nodes of 8, or why none is known.
 
-    `arguments` are the engine's in addition to its sizes.
+    `arguments` are the engine's arguments other than its sizes.
     """
     kind = named_accelerator(accelerator)
     if kind is None:
@@ -44,7 +44,7 @@ def smallest_layout(
         )
     architecture = _architecture(model)
     if architecture is None:
-        return f"{model.uri} is not in the table of models; set model.config"
+        return f"unknown model {model.uri}: set model.config"
     wish = Wish(
         hub_name(model.uri) or model.uri,
         architecture,
