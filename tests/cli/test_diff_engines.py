@@ -1,4 +1,4 @@
-"""What a comparison says of an image with another release of its engine."""
+"""Notes about an image with another release of its engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def notes(old: list[Any], new: list[Any]) -> list[str]:
     return [note for note in compare(old, new).notes if "vLLM" in note]
 
 
-def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
+def test_removed_arguments_are_noted_once_for_each_role() -> None:
     old, new = objects("0.11.0", OLD, replicas=3), objects("0.33.0", NEW, replicas=3)
     removed, defaults = notes(old, new)
     assert removed == (
@@ -43,11 +43,11 @@ def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
     )
 
 
-def test_all_forms_have_them() -> None:
-    found = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
-    assert "no longer accepts --task" in to_text(found)
-    assert "no longer accepts --task" in to_markdown(found)
-    (change,) = to_json(found)["engines"]
+def test_all_formats_contain_changed_arguments() -> None:
+    actual = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
+    assert "no longer accepts --task" in to_text(actual)
+    assert "no longer accepts --task" in to_markdown(actual)
+    (change,) = to_json(actual)["engines"]
     assert {key: change[key] for key in ("service", "namespace", "role", "engine")} == {
         "service": "svc",
         "namespace": "default",
@@ -61,13 +61,13 @@ def test_all_forms_have_them() -> None:
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "0.11.0-patched", "0.99.0"])
-def test_nothing_is_said_of_the_same_release_or_one_that_is_not_known(release: str) -> None:
-    found = compare(objects("0.11.0", OLD), objects(release, ["--model", "n"]))
-    assert found.objects
-    assert found.engines == ()
+def test_equal_and_unknown_releases_have_no_notes(release: str) -> None:
+    actual = compare(objects("0.11.0", OLD), objects(release, ["--model", "n"]))
+    assert actual.objects
+    assert actual.engines == ()
 
 
-def test_a_launchers_script_is_read() -> None:
+def test_script_of_a_launcher_is_parsed() -> None:
     wide = {"nodeCount": 2, "launcher": "ray"}
 
     def made(release: str, args: list[str]) -> list[Any]:
@@ -77,11 +77,11 @@ def test_a_launchers_script_is_read() -> None:
         return list(render(plan_service(args_)))
 
     (change,) = compare(made("0.11.0", OLD), made("0.17.1", NEW)).engines
-    assert [each.name for each in change.removed] == ["--task"]
+    assert [entry.name for entry in change.removed] == ["--task"]
 
 
 @pytest.mark.parametrize("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])
-def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
+def test_invalid_manifests_are_skipped(containers: Any) -> None:
     old, new = (
         {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -97,18 +97,42 @@ def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
     assert compare([old], [new]).engines == ()
 
 
+SOURCE = (
+    "[vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
+    "0.31.0 and 0.32.0]"
+)
+COMPUTES = "decode computes these prompts itself"
+ADD = (
+    "these requests fail with HTTP 500; before this update, add "
+    '"kv_load_failure_policy": "recompute" to --kv-transfer-config'
+)
+PAIRS = (
+    "old prefill with new decode pods (release {0} -> {1})",
+    "new prefill with old decode pods (release {1} -> {0})",
+)
+
+
 @pytest.mark.parametrize(
-    ("releases", "policies", "warned"),
+    ("releases", "policies", "expected"),
     [
-        (("0.31.0", "0.32.0"), (None, None), True),
-        (("0.31.0", "0.32.0"), (None, "recompute"), True),  # the old decode pods still fail
-        (("0.31.0", "0.32.0"), ("recompute", "recompute"), False),
-        (("0.31.0", "0.31.0"), (None, None), False),
-        (("0.15.0", "0.16.0"), (None, None), False),  # these releases recompute by default
+        (("0.31.0", "0.32.0"), (None, None), [f"broken: {', '.join(PAIRS)}: {ADD}"]),
+        (
+            ("0.31.0", "0.32.0"),
+            (None, "recompute"),
+            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {ADD}"],
+        ),
+        (
+            ("0.31.0", "0.32.0"),
+            ("recompute", "recompute"),
+            [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"],
+        ),
+        (("0.31.0", "0.31.0"), (None, None), []),
+        # These releases recompute by default.
+        (("0.15.0", "0.16.0"), (None, None), [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"]),
     ],
 )
-def test_update_warns_of_kv_caches_rejected_between_revisions(
-    releases: tuple[str, str], policies: tuple[str | None, str | None], warned: bool
+def test_mixed_revisions_of_prefill_and_decode_have_a_verdict(
+    releases: tuple[str, str], policies: tuple[str | None, str | None], expected: list[str]
 ) -> None:
     def pair(release: str, policy: str | None, seed: int) -> list[Any]:
         settings = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
@@ -121,9 +145,5 @@ def test_update_warns_of_kv_caches_rejected_between_revisions(
         return list(render(plan_service(args_)))
 
     old, new = (pair(*side) for side in zip(releases, policies, (0, 1), strict=True))
-    expected = (
-        f"role decode: warning: while both revisions run, vLLM rejects KV caches between them "
-        f"(release {releases[0]} -> {releases[1]}) and these requests fail with HTTP 500; before "
-        'this update, add "kv_load_failure_policy": "recompute" to --kv-transfer-config'
-    )
-    assert [note for note in notes(old, new) if "KV" in note] == [expected] * warned
+    lines = [note for note in notes(old, new) if "mixed" in note]
+    assert lines == [f"mixed revisions, {each} {SOURCE}".format(*releases) for each in expected]
