@@ -363,6 +363,25 @@ SCHEDULER_PRESET: Manifest = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("plugin", "component"),
+    [
+        ({"type": "token-producer"}, "a tokenizer"),
+        ({"type": "precise-prefix-cache-scorer"}, "a tokenizer"),
+        ({"type": "predicted-latency-producer"}, "latency predictors"),
+        ({"type": "token-producer", "parameters": {"vllm": {"url": "http://t:8000"}}}, None),
+    ],
+)
+def test_components_that_kserve_deploys_for_a_plugin_are_reported(
+    plugin: Manifest, component: str | None
+) -> None:
+    inline = {"plugins": [plugin]}
+    document = llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}})
+    found = [finding for finding in warned(document) if "KServe deploys" in finding]
+    assert len(found) == (component is not None)
+    assert all(f"router.scheduler.config: KServe deploys {component} for" in f for f in found)
+
+
 def test_scheduler_preset_is_accepted_as_a_config() -> None:
     name = "kserve-config-llm-scheduler"
     service = llm(router={"route": {}}, baseRefs=[{"name": name}])

@@ -27,6 +27,7 @@ from fusioninfer_pulumi.plugins.importers import (
     Family,
     Location,
     SourceDocument,
+    SourceField,
     dump_epp_config,
     find_family,
     object_names,
@@ -61,6 +62,12 @@ _PREFILL: _Weights = {
 _DECODE: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
 #: Added to every profile where the model has LoRA adapters.
 _LORA: _Weights = {"lora-affinity-scorer": 4}
+#: What KServe deploys for a plugin (tokenizer.go, scheduler_latency_predictor.go).
+_COMPONENTS = {
+    "token-producer": "a tokenizer",
+    "precise-prefix-cache-scorer": "a tokenizer",
+    "predicted-latency-producer": "latency predictors",
+}
 _PICK = "max-score-picker"
 _DECIDER = "always-disagg-pd-decider"
 
@@ -184,12 +191,14 @@ def _config(
             adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(ours, dump_epp_config(made), scheduler.at)
-    if family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10):
-        _migrate(builder, ours)
+    current = family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10)
+    _review_config(builder, ours, scheduler.at / "config", current=current)
 
 
-def _migrate(builder: ServiceBuilder, target: Location) -> None:
-    """Rewrite a configuration of an older release, as KServe's controller does."""
+def _review_config(
+    builder: ServiceBuilder, target: Location, at: SourceField, *, current: bool
+) -> None:
+    """Migrate the configuration for a current picker, and report what KServe adds to it."""
     text = builder.get(target)
     try:
         config = yaml.safe_load(text) if isinstance(text, str) else None
@@ -197,12 +206,23 @@ def _migrate(builder: ServiceBuilder, target: Location) -> None:
         return
     if not isinstance(config, dict):
         return
-    migrated = migrate(config)
+    plugins = config.get("plugins")
+    for plugin in plugins if isinstance(plugins, list) else ():
+        component = _COMPONENTS.get(plugin.get("type")) if isinstance(plugin, dict) else None
+        if component is not None and "url" not in str(plugin.get("parameters")).lower():
+            builder.report.warning(
+                REFERENCE_MISSING,
+                at,
+                f"KServe deploys {component} for the plugin {plugin['type']} and writes its "
+                "address into the configuration, the library does not; deploy one and set the "
+                "address in config.inline",
+            )
+    migrated = migrate(config) if current else config
     if migrated != config:
-        at = builder.remove(target)
-        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), at)
+        origin = builder.remove(target)
+        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), origin)
         builder.report.translated(
-            at, "migrated from an older release of the endpoint picker, as KServe does"
+            origin, "migrated from an older release of the endpoint picker, as KServe does"
         )
 
 
