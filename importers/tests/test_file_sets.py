@@ -123,7 +123,7 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
         ),
     ],
 )
-def test_a_folder_without_services_is_refused(run: Run, documents: Any, told: list[str]) -> None:
+def test_folder_without_services_is_rejected(run: Run, documents: Any, told: list[str]) -> None:
     write("set/a.yaml", *documents)
     status, out, said = run("render", "set")
     assert (status, out, said[: len(told)]) == (2, "", told)
