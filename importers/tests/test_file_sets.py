@@ -166,7 +166,7 @@ def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> 
 
 def test_the_folder_of_a_project_is_one(run: Run) -> None:
     write("set/a.yaml", samples.service())
-    write("set/Pulumi.yaml", {"name": "p", "runtime": "yaml"})
+    write("set/Pulumi.yaml", {"name": "p", "runtime": "nodejs"})
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
     (told,) = run("render", "set", "set/a.yaml")[2]
     assert told.startswith("set: Pulumi.yaml: runtime")
