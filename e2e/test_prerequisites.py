@@ -27,7 +27,6 @@ apiVersion: config.lws.x-k8s.io/v1alpha1
 kind: Configuration
 {}
 """
-PROVIDER = "gangSchedulingManagement: {schedulerProvider: volcano}"
 
 
 @pytest.fixture(scope="module")
@@ -302,22 +301,6 @@ def test_what_kubernetes_itself_lacks_is_found(
         ]
     )
     bare.wait(lambda: not lacks(), 60, lacks)
-
-
-def test_the_gang_provider_is_found(bare: Cluster, checked: Callable[..., list[str]]) -> None:
-    namespace = bare.new_namespace()
-    bare.apply([configuration(PROVIDER)], namespace=namespace)
-    errors = [text for text in checked(system=namespace) if not text.startswith("warning")]
-    assert len(errors) == 1
-    assert "remove gangSchedulingManagement" in errors[0]
-
-
-def test_without_programs_their_releases_are_only_warnings(
-    checked: Callable[..., list[str]],
-) -> None:
-    found = checked()
-    assert len(found) == 2
-    assert all(text.startswith("warning: ") for text in found)
 
 
 def test_without_rights_it_says_what_it_did_not_check(

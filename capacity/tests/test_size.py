@@ -264,6 +264,7 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
         assert main(["check", str(path)]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_nothing_is_proposed_that_an_engine_refuses(engine: str) -> None:
     """Of every model of the table, whatever its heads and blocks."""
