@@ -50,7 +50,7 @@ def tags(stack: Stack) -> dict[int, set[str]]:
 @pytest.mark.proves(
     "rollout.level Group updates maxUnavailable groups at a time and respects the partition"
 )
-def test_whole_groups_change(stack: Stack) -> None:
+def test_groups_update_as_a_whole(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy_services(grouped(stack.namespace, 3))
     assert state(stack) == dict.fromkeys(range(3), (PODS, {"1"}))
@@ -87,7 +87,7 @@ def test_whole_groups_change(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Adding or removing a serving group changes no other group")
-def test_groups_come_and_go(stack: Stack) -> None:
+def test_groups_are_added_and_removed(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     before: dict[str, str] = {}
     of_a_group = {"create": 4}  # PodGroup and three sets

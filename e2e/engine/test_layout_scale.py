@@ -42,7 +42,7 @@ for text in"""
 @pytest.mark.proves(
     "Replicas scaled by another controller stay; changes conflict unless spec.replicas is ignored"
 )
-def test_scaled_by_another_actor(stack: Stack) -> None:
+def test_replicas_of_another_controller_stay(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2), **PER_ROLE)
     scale(stack, 4)
