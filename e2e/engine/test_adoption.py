@@ -108,7 +108,7 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     assert identities(stack, objects) == before
 
     write(stack, service(namespace, image="registry.example/engine:2"))
-    assert stack.preview() == {"update": 2}
+    assert stack.preview() == {"update": 3}  # LeaderWorkerSets and the component
     stack.up().assert_succeeded()
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()

@@ -19,7 +19,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     stack.up(**parallel).assert_succeeded()
     before = stack.pods()
     stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
-    assert stack.preview() == {"create": 7, "update": 4}
+    assert stack.preview() == {"create": 7, "update": 5}
     with stack.lowest() as least:
         stack.up(**parallel).assert_succeeded()
     assert least["serve"] == 2, least

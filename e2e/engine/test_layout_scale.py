@@ -20,7 +20,7 @@ def test_scale(stack: Stack) -> None:
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), **PER_ROLE)
     before = stack.pods()
     stack.deploy(role(replicas=3, gpus=1, **TWO_NODES), **PER_ROLE)
-    assert stack.changes() == {"update": 2}  # set and PodGroup
+    assert stack.changes() == {"update": 3}  # LeaderWorkerSet, PodGroup and the component
     after = stack.pods()
     assert {name: uid for name, uid in after.items() if name in before} == before
     assert stack.ready() == {"serve": 3}

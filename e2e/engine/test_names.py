@@ -80,7 +80,7 @@ def test_changed_name_creates_before_deleting(stack: Stack) -> None:
     stack.deploy(role(replicas=2, behaviour="slow"))
     wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
     stack.write(wanted)
-    assert stack.preview() == {"replace": 3}
+    assert stack.preview() == {"replace": 3, "update": 1}
     with stack.lowest() as least:
         stack.up().assert_succeeded()
     assert least["serve"] == 2, least

@@ -143,12 +143,15 @@ def test_scale(stack: Stack) -> None:
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
     before = stack.pods()
     stack.deploy(role(replicas=3, gpus=1, **TWO_NODES))
-    assert stack.changes() == {"create": 1, "update": 1}  # set; PodGroup
+    assert stack.changes() == {
+        "create": 1,
+        "update": 2,
+    }  # LeaderWorkerSet; PodGroup and the component
     after = stack.pods()
     assert {name: uid for name, uid in after.items() if name in before} == before
     assert len(after) == len(before) + 2
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
-    assert stack.changes() == {"delete": 1, "update": 1}
+    assert stack.changes() == {"delete": 1, "update": 2}
     stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
 
 

@@ -184,7 +184,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.program = text.replace(export, f"{export}\n    {keep}")
     for tag in ("2", "3"):
         stack.write(stack.service(role(replicas=2, tag=tag, behaviour="slow")))
-        assert stack.preview() == ({} if tag == "2" else {"update": 2})
+        assert stack.preview() == ({} if tag == "2" else {"update": 3})
         assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
         seen.unlink()
     stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
