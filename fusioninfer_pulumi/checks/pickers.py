@@ -244,9 +244,8 @@ def explain_missing_load(scorers: str) -> str:
     """Describe what happens with these scorers alone."""
     return (
         f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
-        "three "
-        "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
-        "37 % with load (docs/routing.md)"
+        "three pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, "
+        "and 37 % with load (docs/routing.md)"
     )
 
 
@@ -285,7 +284,8 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     def pairs(candidate: EppFamily) -> bool:
         return all(
-            candidate.registers(plugin["type"]) for plugin in build_pairing_plugins(request.groups)
+            candidate.registers(plugin["type"])
+            for plugin in build_pairing_plugins(request.affinity)
         )
 
     if not family.supports_pd:

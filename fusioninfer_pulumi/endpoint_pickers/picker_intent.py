@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     FLOW_CONTROL,
-    GroupAffinity,
+    PairAffinity,
     UnreadableError,
     read_config,
 )
@@ -39,7 +39,7 @@ class EppIntent:
     """What the endpoint picker is for.
 
     Attributes:
-        strategy: The strategy, None where the user wrote the configuration, and without a picker.
+        strategy: The strategy, None with a user's configuration or without a picker.
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
@@ -72,7 +72,7 @@ def choose_epp_intent(
         return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
+    explicit = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
     needed = any(
         role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
     )
@@ -80,7 +80,7 @@ def choose_epp_intent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
         rewrites,
-        flow_control=needed if written is None else written,
+        flow_control=needed if explicit is None else explicit,
         registry=registry,
     )
 
@@ -107,7 +107,7 @@ def choose_epp_image(
         image = mirrored(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:
-            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
+            message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
         return image, explicit, []
     known = find_family(image)
@@ -117,20 +117,28 @@ def choose_epp_image(
     return image, explicit or known, []
 
 
-def choose_group_affinity(
-    service: str, args: EndpointPickerArgs, intent: EppIntent, groups: int | None
-) -> GroupAffinity | None:
-    """Return how a generated configuration keeps a request's pods in one serving group.
+def choose_pair_affinity(
+    service: str,
+    args: EndpointPickerArgs,
+    intent: EppIntent,
+    groups: int | None,
+    *,
+    has_pair_revision: bool,
+) -> PairAffinity | None:
+    """Return how a generated configuration pairs the pods of a request, None for any two.
 
-    None without groups or without pairs. A single group gets one too, so that a second group
-    changes nothing of the endpoint picker.
+    By serving group where there are groups: a single group gets that too, so that a second one
+    changes nothing of the endpoint picker. Otherwise by pair revision, and never strictly: a strict
+    picker answers HTTP 503 while no revision has both parts, where decode serves alone otherwise.
     """
-    if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
+    if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
-    return GroupAffinity(
-        # Workers of a multi-node replica have the other labels too, but do not serve.
-        selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
-        strict=args.group_pairing is not GroupPairing.PREFERRED,
+    if groups is None:
+        return PairAffinity(labels.PAIR_REVISION) if has_pair_revision else None
+    # Workers of a multi-node replica have the other labels too, but do not serve.
+    serving = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
+    return PairAffinity(
+        labels.GROUP_INDEX, args.group_pairing is not GroupPairing.PREFERRED, serving
     )
 
 

@@ -23,7 +23,6 @@ from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
-
 PORT_NOT_SERVED = Rule("port-not-served")
 ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 
@@ -60,10 +59,6 @@ def _other_containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
             yield container
 
 
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host.strip("[]") == "::1"
-
-
 def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine = pods.command, pods.command.engine
@@ -74,8 +69,8 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
-    host = default if explicit is None else explicit
-    if host is None or not _is_loopback(host):
+    host = (default if explicit is None else explicit) or ""
+    if not (host in ("localhost", "::1", "[::1]") or host.startswith("127.")):
         return
     # An image of the user's own may have another default.
     make_finding = error if explicit is not None else warning

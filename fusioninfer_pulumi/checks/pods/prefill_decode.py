@@ -10,8 +10,6 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     OWNED_FLAGS,
-    SidecarRelease,
-    find_sidecar_release,
     is_unknown,
 )
 from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL, KvConnector
@@ -23,7 +21,6 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
 POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
-
 KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 SIDECAR_PROTECTION = Rule("sidecar-protection")
 KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
@@ -98,18 +95,16 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     if plan.sidecar is None:
         return
-    release = find_sidecar_release(plan.sidecar.family)
-    assert release is not None, "only families with a sidecar are wired"
-    yield from _argument_findings(plan.sidecar, release, args, ctx)
-    yield from _protection_findings(plan.sidecar, release, args, ctx)
+    yield from _argument_findings(plan.sidecar, args, ctx)
+    yield from _protection_findings(plan.sidecar, args, ctx)
 
 
 def _protection_findings(
-    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Check whether the sidecar's release can refuse prefill addresses."""
     wanted = args.sidecar.ssrf_protection
-    if release.reads_pool or wanted is False:
+    if sidecar.family.sidecar_reads_pool or wanted is False:
         return
     at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
     name = f"the sidecar of {sidecar.family.name}"
@@ -122,7 +117,7 @@ def _protection_findings(
 
 
 def _argument_findings(
-    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Check the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
@@ -135,7 +130,7 @@ def _argument_findings(
             yield error(FLAG_UNKNOWN, (*at, index), message)
         elif name in OWNED_FLAGS:
             yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
-        elif name not in release.flags:
+        elif name not in family.sidecar_flags:
             make_finding = warning if own_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"
             yield make_finding(FLAG_UNKNOWN, (*at, index), message)
@@ -221,7 +216,14 @@ def _check_pair(
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.rejects_unknown_models:
-        yield from _check_served_names(prefiller, decoder, is_rejected="served name" in agreed)
+        names, known = decode.served_names or (), prefill.served_names
+        missing = [name for name in names if known is not None and name not in known]
+        # Requests keep the name of their model on their way to the prefiller.
+        make_finding = error if "served name" in agreed and len(missing) == len(names) else warning
+        if missing:
+            message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
+            message += "both the same --served-model-name"
+            yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
         make_finding = error if paired else warning
@@ -230,27 +232,6 @@ def _check_pair(
             f"its {flag} does not match that of role {first.role.name}: {why}; use the same in both"
         )
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
-
-
-def _check_served_names(
-    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, is_rejected: bool
-) -> Iterator[Finding]:
-    served = [pods.command.served_names for _, pods in (prefiller, decoder)]
-    if served[0] is None or served[1] is None:
-        return
-    missing = [name for name in served[1] if name not in served[0]]
-    if not missing:
-        return
-    # Requests keep the name of their model on their way to the prefiller.
-    make_finding: _MakeFinding = (
-        error if is_rejected and len(missing) == len(served[1]) else warning
-    )
-    yield make_finding(
-        PAIRED_SETTINGS_DIFFER,
-        decoder[0].at(),
-        f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
-        "same --served-model-name",
-    )
 
 
 _WRONG_WAY = {
@@ -265,7 +246,9 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         (ctx, pods, setup)
         for ctx, pods in roles
         if ctx.role.component_type in PAIRED
-        and isinstance(setup := _read_connector(pods), KvConnector)
+        and isinstance(
+            setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
+        )
     ]
     if not known:
         return
@@ -294,12 +277,6 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
             )
 
 
-def _read_connector(pods: RolePods) -> KvConnector | str | None:
-    if pods.kv is not None and pods.kv.connector is not None:
-        return pods.kv.connector
-    return pods.command.connector
-
-
 def _engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
 
@@ -323,7 +300,6 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         yield warning(
             SERVED_MODELS_DIFFER,
             ctx.at(),
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
-            "pods of both receive requests, so some get 404; give both the same "
-            "--served-model-name",
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: pods "
+            "of both receive requests, so some get 404; give both the same --served-model-name",
         )

@@ -1,4 +1,4 @@
-"""What a change does, in short sentences."""
+"""The effects of a change in short sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -24,7 +23,6 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit, below
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import read_pair_setting
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_names import (
@@ -35,7 +33,7 @@ from fusioninfer_pulumi.kube.object_names import (
 )
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
-# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
+# API groups whose objects run no pods, or whose restarts are known.
 _KNOWN_GROUPS = frozenset(
     {
         "",
@@ -59,13 +57,17 @@ def notes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
     services: Sequence[Container[Service]],
-    refused: Mapping[Service, Sequence[Finding]],
+    rejections: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
 ) -> Iterator[str]:
-    """Yields what a change does, service by service; where there are several, each is named.
+    """Yields the effects of a change, service by service, with names if there are several.
 
-    `services` are those that have an object, before and after; `refused` is what `pulumi up`
-    refuses of each; a partition holds those that are `freed` back no longer.
+    Args:
+        edits: The objects that differ.
+        effects: The effects on replicas.
+        services: The services that have objects, before and after.
+        rejections: The changes that `pulumi up` rejects.
+        freed: LeaderWorkerSets that a lower partition lets restart.
     """
     by_service: dict[Service, list[Edit]] = {}
     for edit in edits:
@@ -81,7 +83,7 @@ def notes(
             number = count(len(service_edits), "object")
             yield f"service {name} {'added' if is_ else 'removed'} ({number})"
             continue
-        sentences = [f"error: {message}" for message in refused.get(service, ())]
+        sentences = [f"error: {message}" for message in rejections.get(service, ())]
         sentences += _service_notes(service_edits, roles.get(service, ()))
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
@@ -101,8 +103,8 @@ def _by_number(name: str) -> tuple[str, int, str]:
 def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
     replaced: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
-        if edit.refused:
-            replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
+        if edit.immutable_field:
+            replaced.setdefault((edit.immutable_field, edit.key.kind), []).append(edit.key.name)
     for (field, kind), names in replaced.items():
         yield f"{field} is immutable: replaces {kind} {compressed(names)}"
     restarted: dict[str, list[str]] = {}
@@ -136,7 +138,7 @@ def _object(edit: Edit) -> str:
 
 
 def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str]:
-    """What is done for more or fewer replicas of a role."""
+    """Yields how a role is scaled, added or removed."""
     if not effect.role_change or effect.role_change == "replicas renamed":
         return
     done = Counter(
@@ -151,7 +153,7 @@ def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str
 
 
 def _scales(edit: Edit, role: str) -> bool:
-    """Whether the replicas of a set change in number, and are those of a role."""
+    """Whether a LeaderWorkerSet of a role is scaled."""
     sides = [side for side in (edit.old, edit.new) if side]
     replicas = {get_count(side, "spec", "replicas") for side in sides}
     of_role = any(role_of(edit.key, side) == role for side in sides)
@@ -159,7 +161,7 @@ def _scales(edit: Edit, role: str) -> bool:
 
 
 def _growth(edit: Edit) -> Iterator[str]:
-    """A gang whose minimum grows: no pod is then bound until all of it fits."""
+    """Warns of a growing gang: its pods stay pending until all of them fit."""
     if not edit.key.is_pod_group or not edit.old or not edit.new:
         return
     native = edit.key.group == NATIVE_GROUP
@@ -216,7 +218,7 @@ def _target_ports(manifest: Manifest) -> str:
 
 
 def _without_effect(edits: Sequence[Edit]) -> str:
-    """What to say of changes that restart nothing."""
+    """Describes changes that restart nothing."""
     text = counts(edit.change for edit in edits)
     keys = [edit.key for edit in edits]
     if any(k.group not in _KNOWN_GROUPS or (k.group, k.kind) in _POD_KINDS for k in keys):
@@ -253,7 +255,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
 
 
 def _shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
-    """Percent of each target by the name that requests ask for or the rule; empty for the rest."""
+    """Returns percentages of targets, by requested model name or rule; empty for other kinds."""
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
         return shares
@@ -286,7 +288,7 @@ _TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
 def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
-    """What the engines of LeaderWorkerSets no longer take, once for each role."""
+    """Finds changed arguments and defaults of engine releases, once for each role."""
     changed_engines: list[EngineChange] = []
     for edit, old, new in _commands(edits):
         found = compare_arguments(old, new)
@@ -307,36 +309,6 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     return changed_engines
 
 
-def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
-    """Yields a warning for each decode role whose requests fail while both revisions run.
-
-    The endpoint picker pairs prefill and decode pods of either revision.
-    """
-    warnings: dict[str, None] = {}
-    for edit, old, new in _commands(edits):
-        engine = new.engine
-        if engine is None or old.engine is not engine:
-            continue
-        remedy = engine.kv_cache.missing_recompute_setting(
-            old
-        ) or engine.kv_cache.missing_recompute_setting(new)
-        if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
-            continue
-        changed = []
-        for key in sorted({*engine.kv_cache.settings_to_match(old, new)} - {"served name"}):
-            before, after = read_pair_setting(old, key), read_pair_setting(new, key)
-            if None not in (before, after) and before != after:
-                changed.append(f"{key} {before} -> {after}")
-        if changed:
-            warning = (
-                f"role {role_of(edit.key, edit.new)}: warning: while both revisions run, "
-                f"{engine.title} rejects KV caches between them ({', '.join(changed)}) and these "
-                f"requests fail with HTTP 500; before this update, add {remedy}"
-            )
-            warnings[warning] = None
-    yield from warnings
-
-
 def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, EngineCommand]]:
     """Yields the command lines, before and after, of each container of a LeaderWorkerSet."""
     for edit in edits:
@@ -348,13 +320,19 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
                 yield edit, read_command(olds[name]), read_command(news[name])
 
 
+def get_containers(manifest: Manifest) -> list[Mapping[str, Any]]:
+    """Return the containers of the leader, or of every pod of a LeaderWorkerSet."""
+    templates = [_containers(manifest, template) for template in _TEMPLATES]
+    return list(next(filter(None, templates), {}).values())
+
+
 def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
     items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
-    """Says in sentences what the engines no longer take; names services where there are several."""
+    """Yields a sentence for each changed engine release, named if there are several."""
     for change in changes:
         name = f"{service_name(change.namespace, change.service)}: " if services > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"

@@ -1,4 +1,4 @@
-"""Updates over time, from the manifests of both sides: what each replica does, and when."""
+"""Updates over time, from the manifests of both sides: when each replica restarts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import in_order
-from fusioninfer_pulumi.cli.diff.compare import Change, Manifests, Plans
+from fusioninfer_pulumi.cli.diff.compare import (
+    Change,
+    Manifests,
+    Plans,
+    describe_mixed_revisions,
+)
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
     count_pods_and_accelerators,
     get_count,
+    label,
+    pod_group_reference,
     role_of,
     service_of,
 )
 from fusioninfer_pulumi.cli.diff.restarts import lws_by_name
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
@@ -28,14 +36,14 @@ from fusioninfer_pulumi.rollout.timeline import (
     format_duration,
     timeline,
 )
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
 
-# Each turn looks at every LeaderWorkerSet: for more of them it takes long.
+# Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
 #: Titles of the columns before those of roles.
 HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
-#: What the figures are.
+#: How to read the figures.
 BOUNDS = (
     "This is the slowest successful update: each replica becomes available when its timeout ends. "
     "Times exclude some seconds of each step: Pulumi's own work, and up to 5 s between two reads."
@@ -49,12 +57,14 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
+        mixed: What prefill and decode pods of two revisions do with each other's KV cache.
     """
 
     namespace: str
     service: str
     timeline: Timeline | None = None
     missing: str = ""
+    mixed: tuple[str, ...] = ()
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -68,7 +78,7 @@ class ServiceTimeline:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What the rows do not say."""
+        """Facts that are not in the rows."""
         if self.timeline is None:
             return
         if self.timeline.extra_hours:
@@ -77,6 +87,7 @@ class ServiceTimeline:
         if self.timeline.not_awaited:
             names = in_order(map(self._short, self.timeline.not_awaited))
             yield f"The update does not wait for {names}, and does not count them as ready."
+        yield from self.mixed
 
     @property
     def _roles(self) -> tuple[str, ...]:
@@ -104,7 +115,7 @@ class ServiceTimeline:
         played = self.timeline
         if played is None:
             return {"missing": self.missing}
-        before, *turns, after = (
+        before, *steps, after = (
             {
                 "seconds": row.seconds,
                 "restarting": list(row.restarting),
@@ -116,27 +127,28 @@ class ServiceTimeline:
         )
         return {
             "before": before,
-            "turns": turns,
+            "turns": steps,
             "after": after,
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
             "extraGpuHours": round(played.extra_hours, 2),
             "notAwaited": list(played.not_awaited),
+            **({"mixedRevisions": list(self.mixed)} if self.mixed else {}),
         }
 
 
 def timelines(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Plays the update of each service after, in their order; arguments as of `compare`."""
     change = Change(old, new, plans)
-    refused = change.refusals()
+    rejections = change.rejections()
     times = Counter((str(plan.namespace), plan.service) for plan in change.plans)
-    return [_played(plan, change, refused, times) for plan in change.plans]
+    return [_played(plan, change, rejections, times) for plan in change.plans]
 
 
 def _played(
     plan: ServicePlan,
     change: Change,
-    refused: Mapping[Service, Sequence[Finding]],
+    rejections: Mapping[Service, Sequence[Finding]],
     times: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
     old_keys, new_keys = (lws_by_name(plan, lws) for lws in change.lws)
@@ -145,8 +157,8 @@ def _played(
     running = {key: m for key, m in change.lws[0].items() if service_of(key, m) == service}
     several = times[str(plan.namespace), plan.service] > 1 or any(key.ordinal for key in running)
     missing = ""
-    if refused.get(service):
-        missing = f"`pulumi up` rejects it: {refused[service][0].message}"
+    if rejections.get(service):
+        missing = f"`pulumi up` rejects it: {rejections[service][0].message}"
     elif several or not new_keys:
         missing = "it has no replicas, or appears several times in a source"
     elif len(new_keys) > _MOST_LWS:
@@ -156,6 +168,12 @@ def _played(
     if missing:
         return ServiceTimeline(*service, missing=missing)
     edits = {edit.key: edit for edit in change.edits}
+    olds = {name: change.lws[0][key] for name, key in old_keys.items()}
+    pairs = {
+        name: (label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest))
+        for name, manifest in olds.items()
+    }
+    pair_changes = find_pair_changes(plan, pairs)
     changes = {}
     for step in update_order(plan):
         key, after = old_keys.get(step.name), _size(change.lws[1][new_keys[step.name]])
@@ -163,21 +181,23 @@ def _played(
             changes[step.name] = LwsChange(None, after)
             continue
         edit = edits.get(key)
-        find_immutable_change = edit is not None and bool(edit.refused)
-        restarts = edit is not None and edit.restarts and (find_immutable_change or not step.frozen)
+        is_replaced = edit is not None and bool(edit.immutable_field)
+        restarts = edit is not None and edit.restarts and (is_replaced or not step.frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
-            _size(change.lws[0][key]),
+            _size(olds[step.name]),
             after,
             restarts=restarts or key in change.freed,
-            recreated=restarts and (find_immutable_change or recreates),
+            recreated=restarts and (is_replaced or recreates),
+            new_pair=pair_changes.get(step.name, False),
         )
     removed = [
         (role_of(key, manifest), _size(manifest))
         for key, manifest in running.items()
         if key not in change.lws[1]
     ]
-    return ServiceTimeline(*service, timeline(plan, changes, removed))
+    mixed = tuple(describe_mixed_revisions(change, service))
+    return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
 
 
 def _size(manifest: Manifest) -> LwsSize:
