@@ -118,6 +118,7 @@ def small_pools() -> Iterator[tuple[int, int, list[int]]]:
                 yield nodes, each, used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "each", "used"), [*small_pools()])
 def test_room_in_a_pool_is_what_placement_finds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, each: int, used: list[int]
