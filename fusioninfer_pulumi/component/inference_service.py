@@ -36,17 +36,11 @@ from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.rollout.mixed_pairs import (
-    PAIR_TYPES,
-    PairLws,
-    describe_mixed_pairs,
-    read_pair_command,
-)
+from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pair_lws
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
@@ -292,26 +286,15 @@ def _describe_mixed_pairs(
     existing: Mapping[str, StackLws],
 ) -> Iterator[str]:
     """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    gang = "" if plan.gang is None else plan.gang.reference
-    before, after = [], []
-    for name, lws in existing.items():
-        command = read_pair_command(lws.containers)
-        if command is not None:
-            running = gang if lws.template is None else lws.template.gang
-            pair = lws.role, lws.component_type, command, lws.pair_revision, running
-            before.append(PairLws(name, *pair))
+    before = [lws.pair for lws in existing.values() if lws.pair is not None]
+    after = []
     for manifest in manifests if before else ():
-        metadata = manifest["metadata"]
-        kind = metadata["labels"].get(labels.COMPONENT_TYPE)
-        if manifest["kind"] != "LeaderWorkerSet" or kind not in PAIR_TYPES:
-            continue
-        template = manifest["spec"]["leaderWorkerTemplate"]
-        pod = template.get("leaderTemplate") or template["workerTemplate"]
-        command = read_pair_command(pod["spec"]["containers"])
-        if command is not None:
-            role = metadata["labels"][labels.ROLE_NAME]
-            revision = metadata["labels"].get(labels.PAIR_REVISION, "")
-            after.append(PairLws(metadata["name"], role, kind, command, revision, gang))
+        template = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
+        if template is not None:
+            pod, metadata = template.get("leaderTemplate"), manifest["metadata"]
+            containers = (pod or template["workerTemplate"])["spec"]["containers"]
+            pair = read_pair_lws(metadata["name"], metadata["labels"], "", containers)
+            after += [pair] if pair is not None else []
     prefers_pairs = plan.picker is not None and plan.picker.epp.prefers_pairs
     yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
