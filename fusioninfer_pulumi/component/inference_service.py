@@ -54,8 +54,8 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates a PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, and what leads requests to the pods that answer them: a Service, or with a router
-    role an endpoint picker, an InferencePool, an HTTPRoute and, if asked for, a Gateway.
+    each role, and the objects that route requests to their pods: a Service, or with a router
+    role an endpoint picker, an InferencePool, an HTTPRoute and, on request, a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -65,14 +65,14 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL at which clients reach the model: with a router that of the route's host names and the
-    Gateway's listeners, empty while no address is known; else that of the Service."""
+    """URL of the model for clients: with a router the URL of the route's host names and the
+    Gateway's listeners, empty while no address is known; otherwise the URL of the Service."""
 
     status: pulumi.Output[ServiceStatus]
     """Conditions and components, as of the last update or refresh."""
 
     plan: ServicePlan
-    """The topology, plain and at once: pods, accelerators, gang, names, findings."""
+    """The plan as plain values: pods, accelerators, gang, names, findings."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
     """The LeaderWorkerSets by Kubernetes name: one for each replica, or for each role."""
@@ -87,10 +87,10 @@ class InferenceService(pulumi.ComponentResource):
     """The Service in front of the serving pods, None with an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The pods that the endpoint picker chooses from, None without one."""
+    """The pods among which the endpoint picker chooses, None without an endpoint picker."""
 
     http_route: HTTPRoute | None
-    """The route to the pool or Service, None where none is asked for."""
+    """The route to the pool or Service, None without a route."""
 
     gateway: Gateway | None
     """The Gateway that belongs to the service, None where the route attaches to others."""
@@ -263,7 +263,7 @@ def with_rule(finding: Finding) -> str:
 
 
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
-    """Log the warnings among findings; what is only worth knowing with `--debug`."""
+    """Log the warnings among findings, and the infos with `--debug`."""
     for finding in problems:
         # Pulumi writes the severity itself.
         text = with_rule(finding).removeprefix(f"{finding.severity.value}: ")
@@ -275,9 +275,9 @@ def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> Non
 
 def raise_errors(problems: Iterable[Finding], title: str) -> None:
     """Raise the errors among findings, if there are any."""
-    refused = findings.errors(problems)
-    if refused:
-        raise RejectedServiceError(refused, title)
+    errors = findings.errors(problems)
+    if errors:
+        raise RejectedServiceError(errors, title)
 
 
 def _describe_mixed_pairs(

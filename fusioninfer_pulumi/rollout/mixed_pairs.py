@@ -129,7 +129,7 @@ def _by_type(side: Sequence[PairLws]) -> dict[str, list[PairLws]]:
 def _changed(
     component_type: str, side: Mapping[str, list[PairLws]], other: Mapping[str, list[PairLws]]
 ) -> list[PairLws]:
-    """Return what only one side has: an engine that stays belongs to both revisions."""
+    """Return LeaderWorkerSets whose engine only one side has: others belong to both revisions."""
     kept = [lws.command for lws in other[component_type]]
     return [lws for lws in side[component_type] if lws.command not in kept]
 
@@ -137,7 +137,7 @@ def _changed(
 def _find_advice(
     before: Sequence[PairLws], after: Sequence[PairLws], plan: Topology, *, prefers_pairs: bool
 ) -> str | None:
-    """Return what avoids mixed pairs, empty if nothing does; None where the update has none."""
+    """Return advice that avoids mixed pairs, maybe empty; None if the update creates no such pair."""
     if plan.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"

@@ -1,4 +1,4 @@
-"""LeaderWorkerSets that run, as the stack's state holds them."""
+"""LeaderWorkerSets in the stack's state."""
 
 from __future__ import annotations
 

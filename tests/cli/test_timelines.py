@@ -50,7 +50,7 @@ def test_a_partition_that_keeps_everything_leaves_no_turn() -> None:
         service(serving(), rollout=rollout), service(serving("v0.12.0"), rollout=rollout)
     )
     assert update.timeline is not None
-    assert update.timeline.turns == ()
+    assert update.timeline.batches == ()
 
 
 def test_a_renamed_role_starts_beside_the_old_one() -> None:
