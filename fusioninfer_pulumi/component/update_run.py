@@ -1,8 +1,8 @@
 """Runs an update: registers LeaderWorkerSets in order, and waits until the service is up.
 
 `rollout/state_machine.py` decides; this module carries out its actions and brings it Pulumi's
-answers and lists of live objects. A LeaderWorkerSet is registered when it may change: one that waits
-occupies no worker of the Pulumi engine.
+answers and lists of live objects. A LeaderWorkerSet is registered when it may change, so that one
+that waits occupies no worker of the Pulumi engine.
 """
 
 from __future__ import annotations

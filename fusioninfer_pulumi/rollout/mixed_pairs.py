@@ -137,7 +137,7 @@ def _changed(
 def _find_advice(
     before: Sequence[PairLws], after: Sequence[PairLws], plan: Topology, *, prefers_pairs: bool
 ) -> str | None:
-    """Return advice that avoids mixed pairs, maybe empty; None if the update creates no such pair."""
+    """Return advice against mixed pairs, maybe empty; None if the update creates none."""
     if plan.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"

@@ -167,7 +167,7 @@ class UpdateState:
         return {name: lws.served for name, lws in self.lws.items() if lws.served is not None}
 
     def wait_deadline(self, at: float) -> float:
-        """Return the deadline of gateways and the endpoint; `at` is when the replicas are available.
+        """Return the deadline of gateways and the endpoint; at `at` the replicas are available.
 
         New replicas, gateways and the endpoint share one `wait.timeout`. It begins after rolling
         replicas, which have one `rollout.timeout` each.
