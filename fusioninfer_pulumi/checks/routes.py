@@ -17,7 +17,6 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.endpoint import refusal, select_listeners
 from fusioninfer_pulumi.routing.gateway_implementations import (
@@ -33,7 +32,6 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.routing.service_gateway import find_implementation
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
-    NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -107,16 +105,10 @@ def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _no_listener(parent: ParentPlan) -> str:
-    wanted = [
-        text
-        for text in (
-            f"sectionName {parent.section}" if parent.section is not None else "",
-            f"port {parent.port}" if parent.port is not None else "",
-        )
-        if text
-    ]
+    places = (("sectionName", parent.section), ("port", parent.port))
+    wanted = " and ".join(f"{field} {value}" for field, value in places if value is not None)
     has = ", ".join(f"{listener['name']} {listener['port']}" for listener in parent.listeners or ())
-    return f"Gateway {parent.name} has no listener of {' and '.join(wanted)}; it has {has}"
+    return f"Gateway {parent.name} has no listener of {wanted}; it has {has}"
 
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
@@ -348,27 +340,6 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
             )
 
 
-def name_findings(parts: Routing) -> Iterator[Finding]:
-    """Check names that become label values, which are limited to 63 characters."""
-    service, gateway = parts.service, parts.gateway
-    derived = []
-    if parts.args.picks_endpoints:
-        derived.append(("endpoint picker", object_names.endpoint_picker(service)))
-    if gateway is not None:
-        derived.append(("Gateway", gateway.name))
-    at: Location = ("metadata", "name")
-    for what, name in derived:
-        if len(name) > object_names.DNS_LABEL_LIMIT:
-            yield error(
-                NAME_TOO_LONG,
-                at,
-                f'the name of the {what} "{name}" has {len(name)} characters, of at most '
-                f"{object_names.DNS_LABEL_LIMIT}; shorten the service's by "
-                f"{len(name) - object_names.DNS_LABEL_LIMIT}",
-            )
-            return
-
-
 Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
@@ -379,5 +350,4 @@ CHECKS: tuple[Check, ...] = (
     network_policy_findings,
     route_attachment_findings,
     grant_findings,
-    name_findings,
 )
