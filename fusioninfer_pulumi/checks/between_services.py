@@ -145,7 +145,7 @@ class Cluster:
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
 
     def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Return warnings about shares of existing services that are none of these services."""
+        """Return warnings about shares of services that this update deletes."""
         router = plan.routing
         route = router.args.httproute if router is not None else None
         if router is None or route is None or router.route is None or not router.route.splits:
@@ -211,7 +211,7 @@ def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
 
 NAME_COLLISION = Rule("name-collision")
 
-#: Kind that stands for all objects that have the service's own name.
+#: Kind that represents all objects with the service's name.
 _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 

@@ -350,7 +350,7 @@ _QUEUE = ("schedulingStrategy", "queue")
 
 
 def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Found:
-    """Yield what a ClusterQueue lacks; one in a cohort may borrow, so its amounts say nothing."""
+    """Yield what a ClusterQueue lacks; amounts only without a cohort, from which it may borrow."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}

@@ -1,4 +1,4 @@
-"""Refuses updates in which running replicas join a gang, or get more nodes in one, and never end.
+"""Rejects updates that never end because running replicas join a gang or get more nodes in it.
 
 The scheduler places a pod of a gang only if all pods that the PodGroup asks for exist. A running
 replica counts as it is: with its gang annotation and its number of pods. So the first replica that
@@ -109,7 +109,7 @@ class _Member:
 def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
-    Either its partition holds back replicas that the gang needs, or its replicas cannot change one
+    Either its partition keeps replicas that the gang needs, or its replicas cannot change one
     after the other.
     """
     gangs = {gang.group: gang for gang in plan.gangs}

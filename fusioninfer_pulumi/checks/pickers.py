@@ -206,7 +206,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
             message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
-            yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
+            yield error(FLAG_UNKNOWN, (index,), f"{family.name} rejects --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
             yield warning(FLAG_UNKNOWN, (index,), message)
@@ -332,7 +332,7 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
                     REWRITE_TARGET_NOT_SERVED,
                     (*at, index, "targets", number, "model"),
                     f'"{target.model}" is not served by all pods: {"; ".join(lacking)}; engines '
-                    "answer 404 for it. For a model with pods of its own use httproute.split",
+                    "answer 404 for it. For a model with separate pods use httproute.split",
                 )
 
 

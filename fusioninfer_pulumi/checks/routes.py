@@ -169,7 +169,7 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def several_pools_findings(parts: Routing) -> Iterator[Finding]:
-    """Check `split`, and every rule that leads to several pools against the implementation."""
+    """Check `split` and rules with several pools against the Gateway's implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
     if route is None:
         return
@@ -196,16 +196,16 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
             yield from _several_pools(field, implementation)
 
 
-#: What becomes of a rule that leads to several pools; `{name}` is the gateway's software.
+#: Behaviour of a rule with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
-    SeveralPools.UNKNOWN: "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway "
+    SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
     "Gateway to 1.1 allows one pool in a rule",
     SeveralPools.NO: "{name} allows one InferencePool in a rule",
-    SeveralPools.ONE_EPP: "lead to several InferencePools: the shares hold, but {name} to 1.30 "
+    SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
-    SeveralPools.UNTESTED: "lead to several InferencePools: untested with {name}",
+    SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
 }
 
 
@@ -268,7 +268,7 @@ def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
 def _target_ports(
     at: Location, ports: Sequence[int], served: Sequence[RolePlan]
 ) -> Iterator[Finding]:
-    """Check target ports of the user's own against what listens in the pods."""
+    """Check the user's target ports against the ports that pods listen on."""
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
         if role.pods.port not in ports:

@@ -1,7 +1,7 @@
-"""What the API server says to the objects of a service, and to the pods that are made of them.
+"""The API server's dry run of a service's objects, and of the pods created from them.
 
-A LeaderWorkerSet is accepted with templates of which no pod can be made, and its replicas then
-never appear. So the StatefulSets and pods that its controllers would make are tried, too.
+The API server accepts a LeaderWorkerSet whose pod templates are invalid, and its replicas then
+never appear. So the StatefulSets and pods that controllers would create are sent as well.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ API_SERVER_REFUSES = Rule("api-server-refuses")
 KIND_NOT_INSTALLED = Rule("kind-not-installed")
 API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
-#: Namespace in which objects are tried while their own does not exist.
+#: Namespace in which objects are sent while their own does not exist.
 FALLBACK_NAMESPACE = "default"
 #: Sent in place of a value that is not known yet: a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Where a pod names objects of the cluster that other parts of a program may create first: what the
-#: server says without them, and the fields that follow from the name.
+#: Fields of a pod with objects that other parts of a program may create first: the server's message
+#: if they are missing, and the fields derived from them.
 REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
@@ -122,7 +122,7 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Return what the API server would refuse of each plan without errors; nothing is stored.
+    """Return what the API server would reject of each plan without errors; nothing is stored.
 
     Args:
         api: The cluster.
@@ -148,7 +148,7 @@ def dry_run_objects(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
-    """Return the answers to the objects of each plan; arguments as of `server_findings`."""
+    """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
     tried = [
         (index, attempt)
         for index, plan in enumerate(plans)
@@ -184,12 +184,12 @@ def findings_of_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Return the findings of all answers to the objects of a plan, equal ones once."""
+    """Return the findings of all answers to the objects of a plan, without duplicates."""
     by_field: dict[tuple[Location, str], Finding] = {}
     for tried, answers in results:
         for answer in answers or ():
             for words, finding in _of_answer(plan, tried, answer):
-                # A template is refused as part of its object, its StatefulSet and its pod.
+                # A template is rejected in its object, its StatefulSet and its pod.
                 by_field.setdefault((finding.location, words), finding)
     late = sum(answers is None for _, answers in results)
     if late:
@@ -201,7 +201,7 @@ def findings_of_answers(
 def _of_answer(
     plan: ServicePlan, tried: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of one answer, each after the words that make it the same as another."""
+    """Yield the findings of one answer, each with the words that identify duplicates."""
     if answer.accepted:
         return
     kind = tried.manifest["kind"]
@@ -225,17 +225,17 @@ def _of_answer(
         message = f"{tried.name} not checked: {_shown(answer.words)}"
         yield answer.words, warning(API_SERVER_NOT_ASKED, at, message)
     else:
-        yield from _refusals(plan, tried, answer)
+        yield from _rejections(plan, tried, answer)
 
 
-def _refusals(
+def _rejections(
     plan: ServicePlan, tried: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(tried.manifest))
     for field, words in causes(answer):
         place = _indexed(parsed(field), tried.manifest)
         if any(place[: len(path)] == path for path in stand_ins):
-            continue  # about the value that stands in for the real one
+            continue  # about `STAND_IN`, not the real value
         at, exact = find_user_field(tried.in_rendered(place), tried.rendered, plan)
         name = "" if exact or not place else f"{format_path(place)}: "
         lenient = (

@@ -76,7 +76,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     wrong = {finding.location for finding in errors(expansion.findings)}
     of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
     findings = [*expansion.findings, *of_presets]
-    # Other findings about a role whose container could not be written mean nothing.
+    # Other findings about a role whose container could not be generated are meaningless.
     incomplete = expansion.incomplete
     others = (*built.findings, *_check_stages(built), *problems)
     findings += [finding for finding in others if finding.location[:2] not in incomplete]

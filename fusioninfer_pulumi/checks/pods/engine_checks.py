@@ -66,7 +66,7 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield what the engine's arguments need, and pods, launcher and image do not have."""
+    """Check the engine's arguments against pods, launcher and image."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     have, *others = {accelerators(pod.template) for pod in pods.each}
@@ -140,9 +140,9 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = next((reason for reason in reasons if reason is not None), None)
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
-    refused = engine.check_sizes(args)
-    yield from (finding.under(*at) for finding in refused)
-    if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+    rejected = engine.check_sizes(args)
+    yield from (finding.under(*at) for finding in rejected)
+    if args.data_rpc_port is not None and ctx.nodes == 1 and not rejected:
         message = "has no effect: a replica is a single pod"
         yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
     if not pods.command.readable:
@@ -178,7 +178,7 @@ def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str |
 
 
 def has_invalid_sizes(role: RoleArgs) -> bool:
-    """Whether the sizes of a role do not fit together: what they need is then not to be said."""
+    """Whether the sizes of a role conflict, so that the accelerators they need are unknown."""
     args = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
     return args is not None and any(size_findings((), args, count))

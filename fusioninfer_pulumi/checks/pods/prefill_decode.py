@@ -28,7 +28,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that prefill and decode hand their KV cache over."""
-    # The written command line: the finished one has the generated arguments.
+    # The user's command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -102,7 +102,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _protection_findings(
     sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Check whether the sidecar's release can refuse prefill addresses."""
+    """Check whether the sidecar's release can restrict prefill addresses."""
     wanted = args.sidecar.ssrf_protection
     if sidecar.family.sidecar_reads_pool or wanted is False:
         return
@@ -166,8 +166,8 @@ _ALONE = {
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
-    may never meet, and other connectors may do without.
+    An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
+    may never meet, and other connectors may not need it.
     """
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
     findings: list[Finding] = []
@@ -194,7 +194,7 @@ def _check_pair(
     prefill, decode = first_pods.command, second_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
-        return  # engines that differ are refused with their connectors
+        return  # different engines are rejected with their connectors
     paired = second.pairing is not None
     agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
