@@ -160,7 +160,7 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
 
 def _placement(built: BuiltService) -> Iterator[Finding]:
     """Warn of a `placement` that has no effect; `place` removes it once applied."""
-    message = "has no effect by itself: call `place` in a program, or pass `--inventory` on the command line"
+    message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)
     for index, role in enumerate(built.args.roles):
