@@ -362,8 +362,8 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     if beyond:
         yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, f"must be {beyond}, got {_ratio(*now)}")
         return
-    for few, many in ((True, False), (False, True)):
-        far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
+    for fewest_prefill, fewest_decode in ((True, False), (False, True)):
+        far = (_bound(prefill, fewest=fewest_prefill), _bound(decode, fewest=fewest_decode))
         beyond = _beyond(args, *far) if 0 not in far else None
         if beyond:
             yield warning(

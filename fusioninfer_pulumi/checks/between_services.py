@@ -308,5 +308,5 @@ def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator
 def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
     """Return the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
-    most = len(planned.replicas) if scaled is None else scaled.max_replicas
-    return most + resolve_rollout(rollout, role).max_surge
+    replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
+    return replicas + resolve_rollout(rollout, role).max_surge

@@ -222,16 +222,18 @@ def check_named_objects(
 
 def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, Location, bool]]:
     """Yield the objects that a plan names: each with its field, and whether users wrote that."""
-    for tried in list_dry_run_objects(plan):
-        own = tried.manifest["metadata"].get("namespace")
-        own = namespace if is_output(own) else own
+    for dry_run in list_dry_run_objects(plan):
+        home = dry_run.manifest["metadata"].get("namespace")
+        home = namespace if is_output(home) else home
         for (api, kind), fields in REFERENCES.items():
             for at, name, parent in (
-                value for field in fields for value in iterate_field(field, tried.manifest)
+                value for field in fields for value in iterate_field(field, dry_run.manifest)
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
-                    where = None if kind in CLUSTER_WIDE else parent.get("namespace") or own
-                    user_field, exact = find_user_field(tried.in_rendered(at), tried.rendered, plan)
+                    where = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
+                    user_field, exact = find_user_field(
+                        dry_run.in_rendered(at), dry_run.rendered, plan
+                    )
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
                     yield Reference(api, kind, where, name), user_field, exact
 
@@ -288,17 +290,17 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
             for quota in api.objects("v1", "ResourceQuota", namespace) or ()
             if (limits := _limits(quota))
         ]
-        own = _running(api, namespace, users) if limited else None
-        held = own or Counter[str]()
+        running = _running(api, namespace, users) if limited else None
+        in_services = running or Counter[str]()
         for quota, limits in limited:
             # Of what is used, the part of these services is known only where pods were read.
-            used = {} if own is None else (quota.get("status") or {}).get("used") or {}
+            used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                others = max(all_used - held[resource], Decimal(0))
-                if amount and allowed < amount + others:
-                    in_use = f" ({quantity.write(others)} in use by others)" if others else ""
+                elsewhere = max(all_used - in_services[resource], Decimal(0))
+                if amount and allowed < amount + elsewhere:
+                    in_use = f" ({quantity.write(elsewhere)} in use by others)" if elsewhere else ""
                     name = quota["metadata"]["name"]
                     message = (
                         f"ResourceQuota {name} in {namespace} allows {quantity.write(allowed)} "

@@ -137,11 +137,11 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     for member in _missing(members, all_joined):
         if member.held_back:
             roles.setdefault(member.role.name, []).append(member)
-    for late in roles.values():
+    for joining in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            locate_rollout_field(late[0].role, "partition"),
-            f"holds back replicas that the gang needs: {_named(late)}; remove the partition for "
+            locate_rollout_field(joining[0].role, "partition"),
+            f"holds back replicas that the gang needs: {_named(joining)}; remove the partition for "
             "this update (docs/rollout.md)",
         )
 
@@ -153,11 +153,11 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
     """
     at_once: set[str] = set()
     while True:
-        stuck, late = _simulate(members, at_once)
+        stuck, joining = _simulate(members, at_once)
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
-            yield _deadlock(next(member for member in stuck if member.role.name == role), late)
+            yield _deadlock(next(member for member in stuck if member.role.name == role), joining)
             at_once.add(role)
 
 
@@ -177,14 +177,14 @@ def _simulate(
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    late = [member for member in _missing(members, joined) if member.joins]
+    joining = [member for member in _missing(members, joined) if member.joins]
     roles, last = (
-        {member.role.name for member in late},
-        max((e.step.stage for e in late), default=0),
+        {member.role.name for member in joining},
+        max((e.step.stage for e in joining), default=0),
     )
     # The other members only wait for these.
     guilty = [member for member in stuck if member.role.name in roles or member.step.stage < last]
-    return guilty or stuck, late
+    return guilty or stuck, joining
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
@@ -203,14 +203,14 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
     ]
 
 
-def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
+def _deadlock(member: _Member, joining: Sequence[_Member]) -> Finding:
     ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
     return error(
         GANG_UPDATE_NEVER_ENDS,
         locate_rollout_field(member.role, "strategy"),
         f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
-        f"when gang {member.gang.pod_group} is complete, and {_named(late)} would join it later. "
-        f"Use {ways} for this update, or rename the role (docs/rollout.md)",
+        f"when gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
+        f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",
     )
 
 

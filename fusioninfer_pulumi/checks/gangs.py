@@ -263,8 +263,7 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 GANG_DEADLOCK,
                 (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, {together}; remove it (an engine that spans the pods is not "
-                "ready before its workers join, with a gang or without)",
+                f"leader is ready, {together}; use LeaderCreated",
             )
         for pod in role.pods.written:
             if key in _annotations(pod):

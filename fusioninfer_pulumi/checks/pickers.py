@@ -122,12 +122,12 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         name = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(name, str) or family.registers(name):
             continue
-        others = [other.name for other in FAMILIES.values() if other.registers(name)]
+        families = [other.name for other in FAMILIES.values() if other.registers(name)]
         message = f"{family.name} has no plugin {shown(name)} and exits because of it"
-        if others:
-            message += f"; {', '.join(others)} have it"
+        if families:
+            message += f"; {', '.join(families)} have it"
         # A type that no upstream release has is the user's own, or misspelled.
-        make_finding = error if others and not own_image else warning
+        make_finding = error if families and not own_image else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 

@@ -149,7 +149,7 @@ def dry_run_objects(
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
     """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
-    tried = [
+    attempts = [
         (index, attempt)
         for index, plan in enumerate(plans)
         for attempt in list_dry_run_objects(plan)
@@ -158,11 +158,11 @@ def dry_run_objects(
         DryRunRequest(
             _sendable(attempt.manifest, namespace), created=attempt.manifest["kind"] == "Pod"
         )
-        for _, attempt in tried
+        for _, attempt in attempts
     ]
     by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
     for (index, attempt), answers in zip(
-        tried, send_dry_runs(api, trials, next_request, seconds), strict=True
+        attempts, send_dry_runs(api, trials, next_request, seconds), strict=True
     ):
         by_plan[index].append((attempt, answers))
     return by_plan
@@ -186,28 +186,28 @@ def findings_of_answers(
 ) -> tuple[Finding, ...]:
     """Return the findings of all answers to the objects of a plan, without duplicates."""
     by_field: dict[tuple[Location, str], Finding] = {}
-    for tried, answers in results:
+    for dry_run, answers in results:
         for answer in answers or ():
-            for words, finding in _of_answer(plan, tried, answer):
+            for words, finding in _of_answer(plan, dry_run, answer):
                 # A template is rejected in its object, its StatefulSet and its pod.
                 by_field.setdefault((finding.location, words), finding)
-    late = sum(answers is None for _, answers in results)
-    if late:
-        message = f"{late} of {len(results)} objects got no answer within {seconds:g} s"
+    unanswered = sum(answers is None for _, answers in results)
+    if unanswered:
+        message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
         by_field[(), message] = warning(API_SERVER_NOT_ASKED, (), message)
     return tuple(by_field.values())
 
 
 def _of_answer(
-    plan: ServicePlan, tried: DryRunObject, answer: Answer
+    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     """Yield the findings of one answer, each with the words that identify duplicates."""
     if answer.accepted:
         return
-    kind = tried.manifest["kind"]
-    at = find_user_field((), tried.rendered, plan)[0]
+    kind = dry_run.manifest["kind"]
+    at = find_user_field((), dry_run.rendered, plan)[0]
     if answer.code == 0:
-        words = f"{kind} of {tried.manifest['apiVersion']}"
+        words = f"{kind} of {dry_run.manifest['apiVersion']}"
         message = (
             f"the cluster does not have kind {words}; install what provides it, or remove the field"
         )
@@ -222,21 +222,21 @@ def _of_answer(
         message = f"{kind} not checked: {_shown(answer.words)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _is_silent(answer):
-        message = f"{tried.name} not checked: {_shown(answer.words)}"
+        message = f"{dry_run.name} not checked: {_shown(answer.words)}"
         yield answer.words, warning(API_SERVER_NOT_ASKED, at, message)
     else:
-        yield from _rejections(plan, tried, answer)
+        yield from _rejections(plan, dry_run, answer)
 
 
 def _rejections(
-    plan: ServicePlan, tried: DryRunObject, answer: Answer
+    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    stand_ins = list(pulumi_outputs.output_paths(tried.manifest))
+    stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     for field, words in causes(answer):
-        place = _indexed(parsed(field), tried.manifest)
+        place = _indexed(parsed(field), dry_run.manifest)
         if any(place[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, exact = find_user_field(tried.in_rendered(place), tried.rendered, plan)
+        at, exact = find_user_field(dry_run.in_rendered(place), dry_run.rendered, plan)
         name = "" if exact or not place else f"{format_path(place)}: "
         lenient = (
             _missing_reference(answer)
@@ -244,10 +244,10 @@ def _rejections(
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
             # It may recognize controllers by their user, and the dry run has another user.
-            or (tried.template is not None and _WEBHOOK in answer.words)
+            or (dry_run.template is not None and _WEBHOOK in answer.words)
         )
         make_finding = warning if lenient else error
-        message = f"the API server rejects {tried.name}: {name}{_shown(words)}"
+        message = f"the API server rejects {dry_run.name}: {name}{_shown(words)}"
         yield words, make_finding(API_SERVER_REFUSES, at, message)
 
 

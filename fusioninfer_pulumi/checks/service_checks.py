@@ -69,10 +69,10 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
     names: list[tuple[Location, str, str, int]] = []
     for role in plan.roles:
         if role.lws:
-            most = count_groups(plan.rollout, role, role.lws[-1])
-            limit = object_names.leader_worker_set_limit(role.nodes, most)
-            at = ("roles", role.position, "name")
-            names.append((at, "LeaderWorkerSet", role.lws[-1].name, limit))
+            groups = count_groups(plan.rollout, role, role.lws[-1])
+            limit = object_names.leader_worker_set_limit(role.nodes, groups)
+            place = ("roles", role.position, "name")
+            names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
     derived: list[tuple[Location, str, str]] = []
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)

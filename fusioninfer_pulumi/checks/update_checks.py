@@ -76,7 +76,7 @@ def check_layout_switch(
         plan: The service.
         lws: The LeaderWorkerSets of all services; None if they are not known.
     """
-    others = {
+    old_roles = {
         other.name: other.role
         for other in lws or ()
         if other.service == plan.service
@@ -86,13 +86,13 @@ def check_layout_switch(
     }
     planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
     return check_layout_change(
-        plan.shape.layout, others, planned, awaits_replicas=plan.wait.level.awaits_replicas
+        plan.shape.layout, old_roles, planned, awaits_replicas=plan.wait.level.awaits_replicas
     )
 
 
 def check_layout_change(
     layout: Layout,
-    others: Mapping[str, str],
+    old_roles: Mapping[str, str],
     planned: Mapping[str, str],
     *,
     awaits_replicas: bool = True,
@@ -105,17 +105,17 @@ def check_layout_change(
 
     Args:
         layout: The new layout.
-        others: Roles of the LeaderWorkerSets that run in the other layout, by their names.
+        old_roles: Roles of the LeaderWorkerSets that run in the other layout, by their names.
         planned: Roles of the service's LeaderWorkerSets, by their names.
         awaits_replicas: Whether the update waits for the new replicas.
     """
-    if not others:
+    if not old_roles:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
     # The default layout changes with the first and the last `autoscaling`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
-    unchanged = sorted(name for name, role in others.items() if role in roles or name in planned)
+    unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
     if unchanged:
         return [
             error(
@@ -133,8 +133,8 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(others))}) would stop before the new ones are "
-                "ready: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({listed(sorted(old_roles))}) would stop before the new ones "
+                "are ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []

@@ -69,10 +69,10 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against pods, launcher and image."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
-    have, *others = {accelerators(pod.template) for pod in pods.each}
+    have, *different = {accelerators(pod.template) for pod in pods.each}
     # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
     # several ranks, such as Neuron devices.
-    counted = have and not others and has_one_rank_per_accelerator(pods.leader.template)
+    counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
     # Accelerators that do not fit `parallelism` are an error of that field.
     if (
         counted
@@ -93,8 +93,8 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of a launcher that has no effect, or whose leader is never ready."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
-    late = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if late and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
+    waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
+    if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, and they are created after it is ready; use "
@@ -208,5 +208,5 @@ def _has_token_or_files(pods: RolePods) -> bool:
     # A volume may hold the files, or the token that `hf auth login` has left.
     mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
     volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
-    others = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
-    return volumes or bool(names & {*_TOKENS, *others})
+    hubs = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
+    return volumes or bool(names & {*_TOKENS, *hubs})

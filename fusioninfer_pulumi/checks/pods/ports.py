@@ -133,9 +133,9 @@ def _check_answered(
     at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    others = any(True for _ in _other_containers(pod))
+    has_others = any(True for _ in _other_containers(pod))
     if not pod.leads:
-        if not others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
+        if not has_others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
             message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
         return
@@ -152,7 +152,7 @@ def _check_answered(
     declared = port in {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     if command.script is not None and declared:
         return  # the script may start another server
-    make_finding = warning if command.script is not None or others or declared else error
+    make_finding = warning if command.script is not None or has_others or declared else error
     yield make_finding(
         PROBE_NOT_ANSWERED,
         at,

@@ -67,12 +67,12 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if args.topic is None and served is not None and len(set(served)) > 1:
         # The endpoint picker looks events up by the name that a request asks for.
-        others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
+        other_names = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
         yield warning(
             KV_EVENTS_TOPIC,
             at,
             f"names one model, by default {served[0]}: endpoint pickers find no events for "
-            f"requests for {others}; set the topic, or serve one name",
+            f"requests for {other_names}; set the topic, or serve one name",
         )
     topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
     if topic is not None and topic.count("@") != 2:
@@ -293,13 +293,14 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         and (names := pods.command.served_names) is not None
     ]
     for ctx, names in known[1:]:
-        first, others = known[0]
-        missing = [name for name in names if name not in others]
-        if not missing and set(names) == set(others):
+        first, first_names = known[0]
+        missing = [name for name in names if name not in first_names]
+        if not missing and set(names) == set(first_names):
             continue
         yield warning(
             SERVED_MODELS_DIFFER,
             ctx.at(),
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: pods "
-            "of both receive requests, so some get 404; give both the same --served-model-name",
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(first_names)}: "
+            "pods of both receive requests, so some get 404; give both the same "
+            "--served-model-name",
         )

@@ -160,8 +160,8 @@ def parsed_amount(amount: Any) -> Decimal | None:
 
 def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
     parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
-    for key, its in parts.items():
-        for name, amount in its.items():
+    for key, section in parts.items():
+        for name, amount in section.items():
             here = (*at, key, str(name))
             yield from _name(here, str(name))
             yield from _amount(here, str(name), amount)
