@@ -79,8 +79,8 @@ class _Member:
         return not ours
 
     @cached_property
-    def held_back(self) -> int:
-        """Replicas that a partition keeps out of the gang."""
+    def excluded(self) -> int:
+        """Replicas that a partition excludes from the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
             return 0
@@ -103,7 +103,7 @@ class _Member:
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
         # A surge by all replicas leaves one out.
         surge = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.held_back)
+        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 
 
 def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
@@ -131,17 +131,17 @@ def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
-        member.step.name: len(member.planned.replicas) - member.held_back for member in members
+        member.step.name: len(member.planned.replicas) - member.excluded for member in members
     }
     roles: dict[str, list[_Member]] = {}
     for member in _missing(members, all_joined):
-        if member.held_back:
+        if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
     for joining in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
             locate_rollout_field(joining[0].role, "partition"),
-            f"holds back replicas that the gang needs: {_named(joining)}; remove the partition for "
+            f"excludes replicas that the gang needs: {_named(joining)}; remove the partition for "
             "this update (docs/rollout.md)",
         )
 
@@ -183,8 +183,8 @@ def _simulate(
         max((e.step.stage for e in joining), default=0),
     )
     # The other members only wait for these.
-    guilty = [member for member in stuck if member.role.name in roles or member.step.stage < last]
-    return guilty or stuck, joining
+    blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
+    return blocking or stuck, joining
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:

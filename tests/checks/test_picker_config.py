@@ -16,7 +16,7 @@ TYPE = "plugins[0].type"
 
 
 def check(text: str, family: str, *, own_image: bool = False) -> list[str]:
-    return [str(each) for each in check_config(text, FAMILIES[family], own_image=own_image)]
+    return [str(finding) for finding in check_config(text, FAMILIES[family], own_image=own_image)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

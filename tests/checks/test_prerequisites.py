@@ -143,8 +143,8 @@ def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
         service = plan("a", router(gateway={"implementation": implementation}))
         groups = {api.rpartition("/")[0] for api, _ in find_product_needs([service])}
         rendered = {item["apiVersion"].rpartition("/")[0] for item in render(service)}
-        own = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
-        assert rendered - own <= groups
+        built_in = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
+        assert rendered - built_in <= groups
 
 
 def test_strictest_release_applies_to_all_services() -> None:
