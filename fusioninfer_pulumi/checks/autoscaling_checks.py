@@ -48,7 +48,7 @@ AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 #: Metrics of engine pods in a query, without a match inside of a longer name.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
-#: What is no metric: matchers, ranges, and the labels behind a keyword.
+#: Parts of a query other than metrics: matchers, ranges, and labels after a keyword.
 _NO_METRIC = re.compile(
     r"\{[^}]*\}|\[[^]]*\]"
     r"|\b(?:by|without|on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?"

@@ -106,7 +106,7 @@ def _missing_findings(
 
 
 def share_gateway(one: Routing, other: Routing) -> bool:
-    """Whether two routes attach to one listener of a Gateway, as far as is known."""
+    """Whether two routes are known to attach to one listener of a Gateway."""
     if all(router.route and router.route.use_default_gateways for router in (one, other)):
         return True
     return any(

@@ -1,4 +1,4 @@
-"""What a cluster lacks for services: gang backends, quota, and objects that services name.
+"""Missing prerequisites of services in a cluster: gang backends, quota, referenced objects.
 
 The API server does not create pods beyond a ResourceQuota, and Kueue does not start replicas beyond
 the quota of their ClusterQueue. Both happen after an update has registered its objects.
@@ -203,7 +203,7 @@ def check_named_objects(
                 continue
             place = reference.namespace
             if reference not in existing:
-                # The update may create the namespace and what is in it.
+                # The update may create the namespace and its objects.
                 absent = place is not None and api.has("v1", "Namespace", None, place) is False
                 existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
@@ -293,7 +293,7 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
         running = _running(api, namespace, users) if limited else None
         in_services = running or Counter[str]()
         for quota, limits in limited:
-            # Of what is used, the part of these services is known only where pods were read.
+            # The use by other services is known only if pods were read.
             used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]

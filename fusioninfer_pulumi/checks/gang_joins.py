@@ -40,7 +40,7 @@ class RunningLws:
 
 
 #: The existing LeaderWorkerSets of a service by name. None if its state is unknown, or if it is
-#: replaced: it then counts as what the gang asks for.
+#: replaced: it then counts as planned.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -72,7 +72,7 @@ class _Member:
 
     @cached_property
     def joins(self) -> bool:
-        """Whether what runs has another gang, or fewer nodes, than the plan asks for."""
+        """Whether the running replicas have another gang or fewer nodes than planned."""
         if self.running is None:
             return False
         ours = self.running.gang == self.gang.reference and self.running.nodes >= self.role.nodes
@@ -164,7 +164,7 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Return what never stops waiting for its gang, and what would join that gang later."""
+    """Return members that wait for their gang forever, and members that would join it later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
@@ -188,7 +188,7 @@ def _simulate(
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Return what has not joined, of the roles of which a gang has too few replicas."""
+    """Return members that have not joined a gang with too few replicas of their role."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:

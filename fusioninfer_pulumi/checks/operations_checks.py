@@ -79,7 +79,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Check labels, and what alerts and dashboards are made of."""
+    """Check the labels of monitors, alerts and dashboards, and the namespace of queries."""
     at: Location = ("monitoring",)
     own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):

@@ -1,4 +1,4 @@
-"""Checks what the objects of services need of a cluster against what it has."""
+"""Checks of a cluster's products, releases and features against the needs of services."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Prerequisites:
         self.releases: dict[str, Release] = {}
 
     def findings(self) -> list[Finding]:
-        """Return everything that the cluster lacks; warnings for what was not read.
+        """Return all missing prerequisites, and warnings about objects that were not read.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -93,7 +93,7 @@ class Prerequisites:
         lacking = check_cluster(self._api, self._plans, kueue_namespace=kueue)
         for plan, lacks in zip(self._plans, lacking, strict=True):
             for finding in lacks:
-                # A missing kind is reported with what installs it.
+                # A missing kind is reported with its product.
                 if finding.rule == GANG_BACKEND_MISSING.id and not errors([finding]):
                     continue
                 place = f"{finding.path}: " if finding.path else ""

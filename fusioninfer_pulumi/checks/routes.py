@@ -1,4 +1,4 @@
-"""Checks of routes and Gateways: pools, listeners, what may attach, NetworkPolicies."""
+"""Checks of routes and Gateways: pools, listeners, attached routes, NetworkPolicies."""
 
 from __future__ import annotations
 

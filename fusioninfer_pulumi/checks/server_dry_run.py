@@ -108,7 +108,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     derived = [attempt for manifest in rendered for attempt in _derived(manifest)]
     for attempt in derived:
-        # The account is created together with what uses it.
+        # The account is created in the same update.
         spec = attempt.manifest["spec"]
         if attempt.manifest["kind"] == "Pod" and spec.get("serviceAccountName") in accounts:
             attempt.manifest["spec"] = _without(spec, "serviceAccountName")
@@ -169,7 +169,7 @@ def dry_run_objects(
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """Return what to send after an answer that is not about the object itself; None for nothing."""
+    """Return the next request after an answer about another object; None for no further one."""
     metadata = manifest["metadata"]
     if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -289,7 +289,7 @@ def causes(answer: Answer) -> Sequence[tuple[str, str]]:
     return [(place[1].strip('"') if place else "", words)]
 
 
-# What is wrong, without the object that the finding names anyway.
+# Prefixes that repeat the object, which the finding names.
 _HEAD = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )

@@ -1,4 +1,4 @@
-"""Plans a service: writes what it leaves out, builds it, runs the checks of each stage."""
+"""Plans a service: applies presets, builds it, and runs the checks of each stage."""
 
 from __future__ import annotations
 

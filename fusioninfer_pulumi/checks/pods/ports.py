@@ -179,7 +179,7 @@ def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | N
 
 
 def _check_engine_probes(pods: RolePods) -> Iterator[Finding]:
-    """Check what the probes of the engine's container ask."""
+    """Check the paths that probes of the engine's container request."""
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return

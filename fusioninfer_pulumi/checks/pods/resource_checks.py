@@ -361,7 +361,7 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
 
 
 def _is_less(amount: Any, need: Decimal) -> bool:
-    """Whether an amount is less; what is no quantity is rejected by the API."""
+    """Whether an amount is less; the API server rejects invalid quantities."""
     try:
         return amount is not None and quantity.parse(amount) < need
     except ValueError:
