@@ -61,11 +61,9 @@ class Alert:
 
 def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
     """Yields the alerts of a service; without monitors of engines, those of the picker alone."""
-    scraped = {monitor.role for monitor in monitoring.engines}
-    roles = [role for role in plan.roles if role.name in scraped]
-    for role in roles:
+    for role in monitoring.engines:
         yield from _of_role(plan, role)
-    if roles:
+    if monitoring.engines:
         yield from _of_engines(service_selector(plan))
     if monitoring.picker:
         yield Alert(

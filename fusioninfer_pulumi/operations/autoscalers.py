@@ -48,7 +48,7 @@ class AutoscalerPlan:
         target_metrics: The metrics of the role's `target`, none without one.
     """
 
-    role: str
+    role: RolePlan
     name: str
     args: AutoscalingArgs
     target_metrics: tuple[AutoscalingMetricArgs, ...] = ()
@@ -66,7 +66,7 @@ def autoscalers(
     """Return an autoscaler for each LeaderWorkerSet of a scaled role."""
     return tuple(
         AutoscalerPlan(
-            role.name,
+            role,
             lws.name,
             role.args.autoscaling,
             target_metrics(service, namespace, role, roles, epp),
@@ -79,8 +79,7 @@ def autoscalers(
 
 def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    (role,) = (role for role in plan.roles if role.name == planned.role)
-    named = metadata(plan, planned.name, role_labels(plan, role.args))
+    named = metadata(plan, planned.name, role_labels(plan, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}

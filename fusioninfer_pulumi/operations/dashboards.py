@@ -43,7 +43,7 @@ def render_dashboards(
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
-    monitoring = monitoring or plan_monitoring(plan.service, MonitoringArgs(), plan.roles, routing)
+    monitoring = monitoring or plan_monitoring(MonitoringArgs(), plan.roles, routing)
     return {
         f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
         for name in boards(monitoring)
@@ -89,10 +89,9 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
 
 def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
     """Return the GPUs of ready replicas in PromQL; None if no role requests any."""
-    scraped = {monitor.role for monitor in monitoring.engines}
     parts = [
         f"{replicas_up(role_selector(plan, role))} * {role.replica_accelerators}"
-        for role in plan.roles
-        if role.name in scraped and role.replica_accelerators
+        for role in monitoring.engines
+        if role.replica_accelerators
     ]
     return " + ".join(parts) or None
