@@ -13,6 +13,7 @@ from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
     MonitoringPlan,
+    monitoring_object,
     picker_selector,
     replicas_up,
     role_selector,
@@ -215,9 +216,5 @@ def prometheus_rule(
         }
         for alert in chosen
     ]
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
-        "spec": {"groups": [{"name": f"{plan.namespace}.{plan.service}", "rules": rules}]},
-    }
+    group = {"name": f"{plan.namespace}.{plan.service}", "rules": rules}
+    return monitoring_object("PrometheusRule", built, args, {"groups": [group]})

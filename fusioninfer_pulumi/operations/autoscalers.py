@@ -30,7 +30,7 @@ from fusioninfer_pulumi.api.autoscaling import (
 )
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
@@ -85,36 +85,28 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
-        return {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": planned.kind,
-            "metadata": named,
-            "spec": {
-                "scaleTargetRef": target,
-                "minReplicaCount": args.min_replicas,
-                "maxReplicaCount": args.max_replicas,
-                **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
-                **advanced,
-                "triggers": [
-                    # A query of ours without a result is an error, which leaves the replicas
-                    # alone, and not zero.
-                    *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
-                    *(_trigger(args, metric) for metric in args.metrics),
-                ],
-            },
-        }
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": planned.kind,
-        "metadata": named,
-        "spec": {
+        spec = {
             "scaleTargetRef": target,
-            "minReplicas": args.min_replicas,
-            "maxReplicas": args.max_replicas,
-            **behavior,
-            "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
-        },
+            "minReplicaCount": args.min_replicas,
+            "maxReplicaCount": args.max_replicas,
+            **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
+            **advanced,
+            "triggers": [
+                # A query of ours without a result is an error, which leaves the replicas alone,
+                # and not zero.
+                *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                *(_trigger(args, metric) for metric in args.metrics),
+            ],
+        }
+        return build_object("keda.sh/v1alpha1", planned.kind, named, spec=spec)
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicas": args.min_replicas,
+        "maxReplicas": args.max_replicas,
+        **behavior,
+        "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
     }
+    return build_object("autoscaling/v2", planned.kind, named, spec=spec)
 
 
 def _metric(metric: AutoscalingMetricArgs) -> Manifest:

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
 from fusioninfer_pulumi.operations.monitors import (
     MonitoringPlan,
     plan_monitoring,
@@ -59,12 +59,7 @@ def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[st
     )
     if args is not None and args.folder is not None:
         built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": built,
-        "data": render_dashboards(plan, None, monitoring),
-    }
+    return build_object("v1", "ConfigMap", built, data=render_dashboards(plan, None, monitoring))
 
 
 def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:

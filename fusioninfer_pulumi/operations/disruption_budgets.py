@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 from fusioninfer_pulumi.topology.service_topology import Topology
@@ -78,14 +78,11 @@ def disruption_budget(plan: Topology, budget: BudgetPlan) -> dict[str, Any]:
         else {"minAvailable": role.total_pods - budget.replicas}
     )
     name = object_names.disruption_budget(plan.service, role.name)
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(plan, name, role_labels(plan, role.args)),
-        "spec": {
-            **kept,
-            # All pods: the eviction of any pod leaves its replica unavailable.
-            "selector": {"matchLabels": role_labels(plan, role.args)},
-            "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
-        },
+    spec = {
+        **kept,
+        # All pods: the eviction of any pod leaves its replica unavailable.
+        "selector": {"matchLabels": role_labels(plan, role.args)},
+        "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
+    named = metadata(plan, name, role_labels(plan, role.args))
+    return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -137,16 +137,17 @@ def _monitor(
     times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
     known = {key: value for key, value in times.items() if value is not None}
     ((field, ports),) = endpoints.items()
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": kind,
-        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
-        "spec": {
-            "selector": {"matchLabels": selector},
-            **spec,
-            field: [{**port, **known} for port in ports],
-        },
-    }
+    spec = {"selector": {"matchLabels": selector}, **spec}
+    spec[field] = [{**port, **known} for port in ports]
+    return monitoring_object(kind, built, args, spec)
+
+
+def monitoring_object(
+    kind: str, built: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
+) -> Manifest:
+    """Return an object of the Prometheus operator, with the labels by which it finds it."""
+    named = {**built, "labels": {**args.labels, **built["labels"]}}
+    return build_object("monitoring.coreos.com/v1", kind, named, spec=spec)
 
 
 def series_label(label: str) -> str:

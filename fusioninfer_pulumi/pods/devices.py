@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
@@ -108,12 +108,9 @@ def resource_claim_templates(
     for role in roles:
         made = [claim for claim in role.resource_claims or () if claim.made]
         for template in (claim_template(meta.service, role.name, claim) for claim in made):
-            yield {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": metadata(meta, template.name, role_labels(meta, role)),
-                "spec": {"spec": template.spec},
-            }
+            named = metadata(meta, template.name, role_labels(meta, role))
+            kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
+            yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
 
 
 _IPC_LOCK = "IPC_LOCK"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -62,15 +62,10 @@ def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterato
     if not is_output(meta.namespace):
         # Istio takes a short name for one of the rule's own namespace, but advises against it.
         host = f"{host}.{meta.namespace}.svc.cluster.local"
-    yield {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "DestinationRule",
-        "metadata": metadata(meta, epp.name),
-        "spec": {
-            "host": host,
-            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
-        },
-    }
+    policy = {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}
+    spec = {"host": host, "trafficPolicy": policy}
+    named = metadata(meta, epp.name)
+    yield build_object("networking.istio.io/v1", "DestinationRule", named, spec=spec)
 
 
 # The load balancer's own limit is 30 s for a whole answer, which a stream exceeds; upstream's
@@ -96,12 +91,8 @@ def _gke_extras(
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
     ):
-        yield {
-            "apiVersion": "networking.gke.io/v1",
-            "kind": kind,
-            "metadata": metadata(meta, target["name"]),
-            "spec": {"targetRef": target, "default": default},
-        }
+        spec, named = {"targetRef": target, "default": default}, metadata(meta, target["name"])
+        yield build_object("networking.gke.io/v1", kind, named, spec=spec)
 
 
 #: Builds the NetworkPolicyPeers that match the proxies of a Gateway, of the Gateway's name and

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.http_route import RoutePlan
 from fusioninfer_pulumi.routing.service_gateway import GROUP, GatewayPlan
@@ -107,21 +107,13 @@ def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator
         by_name.setdefault((grant.namespace, grant.name), []).append(grant)
     for (namespace, name), merged in by_name.items():
         targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in merged}
-        yield {
-            "apiVersion": f"{GROUP}/v1beta1",
-            "kind": "ReferenceGrant",
-            "metadata": {**metadata(meta, name), "namespace": namespace},
-            "spec": {
-                "from": [
-                    {
-                        "group": GROUP,
-                        "kind": merged[0].from_kind,
-                        "namespace": merged[0].from_namespace,
-                    }
-                ],
-                "to": [
-                    {"group": group, "kind": kind, "name": target}
-                    for group, kind, target in sorted(targets)
-                ],
-            },
+        kind, origin = merged[0].from_kind, merged[0].from_namespace
+        spec = {
+            "from": [{"group": GROUP, "kind": kind, "namespace": origin}],
+            "to": [
+                {"group": group, "kind": kind, "name": target}
+                for group, kind, target in sorted(targets)
+            ],
         }
+        named = {**metadata(meta, name), "namespace": namespace}
+        yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", named, spec=spec)

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
@@ -217,12 +217,7 @@ def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
         "rules": [_http_route_rule(rule, route) for rule in route.rules],
     }
     spec = {key: value for key, value in fields.items() if value is not None}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "HTTPRoute",
-        "metadata": metadata(meta, route.name),
-        "spec": spec,
-    }
+    return build_object(API_VERSION, "HTTPRoute", metadata(meta, route.name), spec=spec)
 
 
 def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:

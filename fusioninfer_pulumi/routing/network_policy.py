@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.kv_cache_transfer import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
@@ -138,12 +138,8 @@ def picker_pods(epp: EppPlan) -> Manifest:
 def _policy(
     meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": metadata(meta, name),
-        "spec": {**pods, "policyTypes": ["Ingress"], "ingress": ingress},
-    }
+    spec = {**pods, "policyTypes": ["Ingress"], "ingress": ingress}
+    return build_object("networking.k8s.io/v1", "NetworkPolicy", metadata(meta, name), spec=spec)
 
 
 def _ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:

@@ -24,6 +24,7 @@ from fusioninfer_pulumi.findings import errors
 
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
 
+
 def prefix_parameters(block: Mapping[str, int], blocks: int = 2048) -> dict[str, int]:
     limits = {"maxPrefixBlocksToMatch": blocks, "lruCapacityPerServer": 31250}
     return {"autoTune": False, **block, **limits}
