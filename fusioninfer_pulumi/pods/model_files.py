@@ -56,26 +56,22 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.model, files.revision = source.place, source.revision
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
-    elif source.scheme in ("pvc", "oci"):
-        _mount(files, _VOLUME, source, model.mount_path)
-        if model.path is not None:
-            files.model = f"{model.mount_path}/{model.path}"
-    elif warm and model.cache is not None:
-        files.model = _warmed(files, source, model.cache, model.mount_path)
     else:
-        files.volumes[_VOLUME] = {"emptyDir": {}}
-        files.mounts.append({"name": _VOLUME, "mountPath": model.mount_path, "readOnly": True})
-        writable = {"name": _VOLUME, "mountPath": model.mount_path}
-        files.fetched.append((source.fetched, model.mount_path, writable))
-    engine_fetches = by_engine
+        files.model = _provide(files, model, source, model.mount_path, _VOLUME)
+        if source.scheme in ("pvc", "oci") and model.path is not None:
+            files.model += f"/{model.path}"
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         adapter_source = parse_model_uri(adapter.uri)
         if adapter_source is None:
             continue
-        place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
-        files.adapters[adapter.name] = place
-        engine_fetches = engine_fetches or not place.startswith("/")
-    if engine_fetches and model.token_secret is not None:
+        if by_engine and adapter_source.scheme == "hf" and adapter_source.revision is None:
+            # The engine downloads it with the model, but cannot choose a revision of it.
+            files.adapters[adapter.name] = adapter_source.place
+            continue
+        slug, volume = _slug(adapter.name), f"model-adapter-{index}"
+        path = f"{model.mount_path}-adapters/{slug}"
+        files.adapters[adapter.name] = _provide(files, model, adapter_source, path, volume, slug)
+    if by_engine and model.token_secret is not None:
         files.env.append(token_variable(model))
     return files
 
@@ -98,28 +94,29 @@ def cache_claim(service: str, cache: CacheArgs) -> Any:
     return object_names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
 
 
-def _adapter(
+def _provide(
     files: ModelFiles,
     model: ModelArgs,
     source: ModelSource,
-    name: str,
-    index: int,
-    *,
-    by_engine: bool,
+    path: str,
+    volume: str,
+    adapter: str | None = None,
 ) -> str:
-    root = f"{model.mount_path}-adapters"
-    path = f"{root}/{_slug(name)}"
-    if source.scheme == "hf" and source.revision is None and by_engine:
-        return source.place  # the engine fetches it like its model; it takes no revision
+    """Mount or download what the engine does not download itself; return its path.
+
+    All downloaded adapters share a volume, with a folder for each.
+    """
     if source.scheme in ("pvc", "oci"):
-        _mount(files, f"model-adapter-{index}", source, path)
+        _mount(files, volume, source, path)
         return path
     if model.cache is not None and model.cache.warm_up:
         return _warmed(files, source, model.cache, path)
-    files.volumes[_ADAPTERS] = {"emptyDir": {}}
-    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": _slug(name)}
-    files.mounts.append({**shared, "readOnly": True})
-    files.fetched.append((source.fetched, path, shared))
+    name = _VOLUME if adapter is None else _ADAPTERS
+    files.volumes[name] = {"emptyDir": {}}
+    folder = {} if adapter is None else {"subPath": adapter}
+    writable = {"name": name, "mountPath": path, **folder}
+    files.mounts.append({**writable, "readOnly": True})
+    files.fetched.append((source.fetched, path, writable))
     return path
 
 

@@ -88,11 +88,11 @@ def plan_pool(
 
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
     """Build the InferencePool; `epp` is the name of the endpoint picker's Service."""
-    port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
+    picker_port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
     spec = {
         "selector": {"matchLabels": dict(pool.selector)},
         "targetPorts": [{"number": port} for port in pool.ports],
-        "endpointPickerRef": {"name": epp, "port": port, "failureMode": mode},
+        "endpointPickerRef": {"name": epp, "port": picker_port, "failureMode": mode},
     }
     version, named = f"{object_names.POOL_GROUP}/v1", metadata(meta, pool.name)
     return build_object(version, object_names.POOL_KIND, named, spec=spec)
