@@ -171,7 +171,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Callable[..., l
     bare.create(gpu_pod("other", 2), namespace=namespace)
     bare.wait(lambda: used() == "8", 60, used)
     message = (
-        f"ResourceQuota gpus in {namespace} allows 8 {GPU} beside 6 in use by others, and svc asks "
+        f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), and svc asks "
         "for 4: pods beyond it are not created"
     )
     (found,) = (text for text in checked(plan) if "ResourceQuota" in text)
@@ -210,8 +210,8 @@ def test_a_backend_that_is_not_there_is_refused(bare: Cluster, tmp_path: Path) -
     printed = planned(bare, service, tmp_path)
     assert printed.returncode == 2
     assert (
-        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
-        "gangPolicy.backend: Volcano [gang-backend-missing]"
+        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue; install it, "
+        "or use backend Volcano [gang-backend-missing]"
     ) in " ".join(printed.stderr.split())
 
 

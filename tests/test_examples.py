@@ -12,7 +12,11 @@ from fusioninfer_pulumi.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 #: Programs in Python; `test_templates` plans the one in YAML.
-EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/**/__main__.py"))
+EXAMPLES = sorted(
+    path.parent
+    for path in ROOT.glob("examples/**/Pulumi.yaml")
+    if (path.parent / "__main__.py").exists()
+)
 
 
 def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.checks.object_checks import find_user_field
 from fusioninfer_pulumi.checks.quotas import check_quotas
 from fusioninfer_pulumi.checks.server_dry_run import (
     FALLBACK_NAMESPACE,
-    DryRunObject,
     list_dry_run_objects,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
@@ -47,20 +46,6 @@ _FIELDS: Mapping[str, Location] = {
 }
 
 
-class ClusterFindings(NamedTuple):
-    """Findings about one service.
-
-    Attributes:
-        backends: The cluster lacks its gang backend, but has another one.
-        quotas: A quota is too small.
-        names: An object that it names does not exist.
-    """
-
-    backends: tuple[Finding, ...]
-    quotas: tuple[Finding, ...]
-    names: tuple[Finding, ...]
-
-
 def check_cluster(
     api: KubernetesApi,
     plans: Sequence[ServicePlan],
@@ -68,8 +53,10 @@ def check_cluster(
     *,
     registered: Iterable[Mapping[str, Any]] = (),
     kueue_namespace: str = supported_products.KUEUE.namespace,
-) -> list[ClusterFindings]:
-    """Return what the cluster lacks for each plan. What it may not read is in `api.unread`.
+) -> list[tuple[Finding, ...]]:
+    """Return what the cluster lacks for each plan: gang backend, quota, objects that it names.
+
+    What the credentials may not read is in `api.unread`.
 
     Args:
         api: The cluster.
@@ -81,14 +68,15 @@ def check_cluster(
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
-    return list(
-        map(
-            ClusterFindings,
-            check_gang_backends(api, plans, namespace, kueue_namespace),
+    return [
+        tuple(chain(*of_plan))
+        for of_plan in zip(
+            check_gang_backends(api, plans, kueue_namespace),
             check_quotas(api, plans),
             check_named_objects(api, plans, namespace, registered),
+            strict=True,
         )
-    )
+    ]
 
 
 def _backend_of(plan: ServicePlan) -> str | None:
@@ -100,65 +88,41 @@ def _backend_of(plan: ServicePlan) -> str | None:
     return NATIVE if plan.gang.native else VOLCANO
 
 
-def _proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[str]) -> str:
-    """Return the fields to set for a cluster without the service's backend; empty if none helps."""
-    others = set(backends) - {_backend_of(plan)}
-    if VOLCANO in others:
-        return "gangPolicy.backend: Volcano"
-    gang = plan.gang
-    # Only Volcano knows a minimum of each role, and HyperNodes.
-    if gang is not None and (gang.partial or gang.topology is not None):
-        return ""
-    if KUEUE in others:
-        named = " or ".join(sorted(queues)) or "a LocalQueue, of which the namespace has none"
-        return f"gangPolicy.backend: Kueue with queue: {named}"
-    return "gangPolicy.backend: Native" if NATIVE in others else ""
-
-
 def check_gang_backends(
     api: KubernetesApi,
     plans: Sequence[ServicePlan],
-    namespace: str,
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Return findings of each plan: the cluster lacks its backend, but has another one.
+    """Return findings of each plan whose gang backend the cluster lacks, but has another one.
 
-    Where the cluster has no backend at all, the same program may install it first. Arguments and
-    errors are those of `cluster_findings`.
+    Where the cluster has no backend at all, the same program may install it first.
     """
     # A cluster always has API groups, but for credentials that may not read them.
     if not any(map(_backend_of, plans)) or not api.versions:
         return [() for _ in plans]
-    backends = {
+    installed = {
         backend
         for backend, (group, version) in _GROUPS.items()
         if group in api.versions and (version is None or version in api.versions[group])
     }
-    unmanaged = KUEUE in backends and is_lws_managed_by_kueue(api, kueue_namespace) is False
-    queues: dict[str, list[str]] = {}
-    findings = []
-    for plan in plans:
-        place = namespace if is_output(plan.namespace) else str(plan.namespace)
-        lacks = _backend_of(plan) not in (None, *backends)
-        if lacks and KUEUE in backends and place not in queues:
-            local_queues = api.objects(supported_products.KUEUE.group, "LocalQueue", place) or ()
-            queues[place] = [item["metadata"]["name"] for item in local_queues]
-        of_plan = _backend_findings(plan, backends, queues.get(place, ()), unmanaged=unmanaged)
-        findings.append(tuple(of_plan))
-    return findings
+    unmanaged = KUEUE in installed and is_lws_managed_by_kueue(api, kueue_namespace) is False
+    return [
+        tuple(_backend_findings(_backend_of(plan), installed, unmanaged=unmanaged))
+        for plan in plans
+    ]
 
 
 def _backend_findings(
-    plan: ServicePlan, backends: Collection[str], queues: Sequence[str], *, unmanaged: bool
+    backend: str | None, installed: Collection[str], *, unmanaged: bool
 ) -> Iterator[Finding]:
-    """Yield findings of one plan; `queues` are the LocalQueues of its namespace."""
-    backend = _backend_of(plan)
-    if backend is not None and backend not in backends:
-        others = set(backends) - ({KUEUE} if unmanaged else set())
-        instead = _proposal(plan, others, queues)
+    if backend is not None and backend not in installed:
         text = f"the cluster does not have {backend}"
-        if instead:
-            yield error(GANG_BACKEND_MISSING, _BACKEND, f"{text}, but another one: {instead}")
+        usable = [name for name in _GROUPS if name in installed]
+        if unmanaged:
+            usable.remove(KUEUE)
+        if usable:
+            message = f"{text}; install it, or use backend {' or '.join(usable)}"
+            yield error(GANG_BACKEND_MISSING, _BACKEND, message)
         elif backend == KUEUE:
             message = f"{text}: without it pods start one by one, in no queue"
             yield warning(GANG_BACKEND_MISSING, _BACKEND, message)
@@ -213,16 +177,7 @@ def check_named_objects(
     """Return a finding for each object that a plan names and the cluster does not have.
 
     Objects of the plans themselves exist after the update, and so do those of namespaces that the
-    update creates.
-
-    Args:
-        api: The cluster. What the credentials may not read is in its `unread`.
-        plans: Plans without errors.
-        namespace: Namespace of services whose own is not known before the update.
-        registered: Further objects that the same program creates.
-
-    Raises:
-        UnreadableError: The cluster does not respond, or does not accept the credentials.
+    update creates. Arguments are those of `check_cluster`.
     """
     created = {
         (item["kind"], item["metadata"].get("name"))
@@ -235,10 +190,21 @@ def check_named_objects(
         for reference, at, exact in references(plan, namespace):
             if (reference.kind, reference.name) in created or (reference in missing and not exact):
                 continue
+            place = reference.namespace
             if reference not in existing:
-                existing[reference] = _exists(api, reference)
+                # The update may create the namespace and what is in it.
+                absent = place is not None and api.has("v1", "Namespace", None, place) is False
+                existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
-                missing[reference] = _finding(reference, at)
+                # The driver of devices is installed apart from services.
+                make_finding = error if reference.kind == "DeviceClass" else warning
+                where = "the cluster" if place is None else f"namespace {place}"
+                missing[reference] = make_finding(
+                    NAMED_OBJECT_MISSING,
+                    at,
+                    f"{where} has no {reference.kind} {reference.name}: create it, or correct the "
+                    "name",
+                )
         findings.append(tuple(missing.values()))
     return findings
 
@@ -254,27 +220,6 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
                     where = None if kind in CLUSTER_WIDE else parent.get("namespace") or own
-                    yield Reference(api, kind, where, name), *_user_field(plan, tried, at, kind)
-
-
-def _user_field(
-    plan: ServicePlan, tried: DryRunObject, at: Location, kind: str
-) -> tuple[Location, bool]:
-    location, exact = find_user_field(tried.in_rendered(at), tried.rendered, plan)
-    return (location, True) if exact else (_FIELDS.get(kind, location), False)
-
-
-def _exists(api: KubernetesApi, reference: Reference) -> bool:
-    """Whether an object exists, or may exist."""
-    place = reference.namespace
-    if place is not None and api.has("v1", "Namespace", None, place) is False:
-        return True
-    return api.has(reference.api, reference.kind, place, reference.name) is not False
-
-
-def _finding(reference: Reference, at: Location) -> Finding:
-    # The driver of devices is installed apart from services; programs create the other kinds.
-    make_finding = error if reference.kind == "DeviceClass" else warning
-    where = "the cluster" if reference.namespace is None else f"namespace {reference.namespace}"
-    message = f"{where} has no {reference.kind} {reference.name}: create it, or correct the name"
-    return make_finding(NAMED_OBJECT_MISSING, at, message)
+                    user_field, exact = find_user_field(tried.in_rendered(at), tried.rendered, plan)
+                    user_field = user_field if exact else _FIELDS.get(kind, user_field)
+                    yield Reference(api, kind, where, name), user_field, exact

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.availability import WhenUnsatisfiable
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
@@ -33,7 +32,6 @@ from fusioninfer_pulumi.topology.gang import GangPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 GANG_DEADLOCK = Rule("gang-deadlock")
-SPREAD_STARVES_REPLICAS = Rule("spread-starves-replicas")
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
 GANG_POD_WITHOUT_REQUESTS = Rule("gang-pod-without-requests")
 SCHEDULER_WITHOUT_GANGS = Rule("scheduler-without-gangs")
@@ -349,24 +347,6 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
         "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
         "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
     )
-
-
-def spread_findings(built: BuiltService) -> Iterator[Finding]:
-    """Warn of leaders that must be spread, in a gang with a minimum."""
-    gangs = built.plan.gangs
-    for role in built.plan.roles:
-        hard = any(
-            constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
-            for constraint in role.args.topology_spread or ()
-        )
-        if hard and gangs and gangs[0].sub_groups is not None:
-            # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
-            yield warning(
-                SPREAD_STARVES_REPLICAS,
-                ("roles", role.position, "topologySpread"),
-                "with DoNotSchedule, Volcano may leave replicas above the gang's minimum pending "
-                "although all of them fit, if a domain has little capacity; use ScheduleAnyway",
-            )
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:

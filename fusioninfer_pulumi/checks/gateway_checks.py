@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.findings import (
     Finding,
     Rule,
@@ -21,28 +21,11 @@ from fusioninfer_pulumi.routing.service_gateway import find_implementation
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
-FAILURE_MODE_IGNORED = Rule("failure-mode-ignored")
 GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
 LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 
 
 PICKER_TLS_REQUIRED = Rule("picker-tls-required")
-
-
-def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
-    """Warn if the gateway ignores `failureMode`."""
-    at, args = parts.at, parts.args
-    if not parts.args.picks_endpoints:
-        return
-    explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
-    known = find_implementation(args)
-    if explicit is FailureMode.FAIL_OPEN and known.honours_failure_mode is False:
-        yield warning(
-            FAILURE_MODE_IGNORED,
-            (*at, "endpointPicker", "failureMode"),
-            f"{explicit.value} is ignored by {known.name}, which always drops requests while the "
-            "endpoint picker does not respond (FailClose)",
-        )
 
 
 def gateway_findings(parts: Routing) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube.object_names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.pods.model_files import model_files
-from fusioninfer_pulumi.presets.model_layout import model_bytes
+from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")

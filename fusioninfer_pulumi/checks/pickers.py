@@ -10,6 +10,7 @@ from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
+    OWNED_FLAGS,
     SCORERS,
     STRATEGIES,
     EppRequest,
@@ -28,7 +29,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.endpoint_pickers.picker_flags import OWNED_FLAGS
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
@@ -49,7 +49,6 @@ from fusioninfer_pulumi.rules.common import (
 PICKER_CONFIG_INVALID = Rule("picker-config-invalid")
 PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")
 SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
-PICKER_METRICS_UNAUTHENTICATED = Rule("picker-metrics-unauthenticated")
 
 
 #: A check of a router role and its planned endpoint picker.
@@ -214,16 +213,10 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 
 def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the metrics endpoint, and name a kind that the release requires."""
+    """Check the metrics endpoint, and name the kind that the release requires."""
     at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
-    if epp_args.metrics is MetricsMode.UNAUTHENTICATED:
-        yield warning(
-            PICKER_METRICS_UNAUTHENTICATED,
-            metrics,
-            "anyone who reaches the endpoint picker can read its metrics; use Authenticated",
-        )
-    elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
+    if epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,

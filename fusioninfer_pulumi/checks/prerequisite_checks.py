@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.checks.cluster_checks import (
+    GANG_BACKEND_MISSING,
     KUEUE_FRAMEWORK,
     check_cluster,
     configurations,
@@ -91,8 +92,10 @@ class Prerequisites:
         kueue = self._namespace(KUEUE)
         lacking = check_cluster(self._api, self._plans, kueue_namespace=kueue)
         for plan, lacks in zip(self._plans, lacking, strict=True):
-            # A missing kind is reported with what installs it.
-            for finding in (*errors(lacks.backends), *lacks.quotas, *lacks.names):
+            for finding in lacks:
+                # A missing kind is reported with what installs it.
+                if finding.rule == GANG_BACKEND_MISSING.id and not errors([finding]):
+                    continue
                 place = f"{finding.path}: " if finding.path else ""
                 message = f"{plan.service}: {place}{finding.message}"
                 found.append(Finding(finding.rule, finding.severity, (), message))

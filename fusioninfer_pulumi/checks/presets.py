@@ -11,11 +11,14 @@ from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
-from fusioninfer_pulumi.engines.served_model import is_gated
+from fusioninfer_pulumi.engines.model_arguments import is_gated
 from fusioninfer_pulumi.findings import Finding, Location, closest_name, error, warning
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.presets.model_catalogue import find_catalogue_model
-from fusioninfer_pulumi.presets.model_layout import find_similar_model, is_known_model
+from fusioninfer_pulumi.presets.model_catalogue import (
+    find_catalogue_model,
+    find_similar_model,
+    is_known_model,
+)
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     RELEASE_WITHOUT_FEATURE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -47,10 +46,10 @@ def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[Service
 
 
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Read the quotas of a cluster, and returns warnings for each plan.
+    """Compare plans with the quotas of a cluster, and return warnings for each plan.
 
-    The same update may raise a quota. What several services exceed together is said of the last of
-    them. What the credentials do not allow is in `api.unread`.
+    The same update may raise a quota. A quota that several services exceed together is reported for
+    the last of them. Reads that the credentials do not allow are in `api.unread`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -84,11 +83,12 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
                 others = max(all_used - held[resource], Decimal(0))
                 if amount and allowed < amount + others:
-                    in_use = f" beside {_write(others)} in use by others" if others else ""
+                    in_use = f" ({quantity.write(others)} in use by others)" if others else ""
+                    name = quota["metadata"]["name"]
                     message = (
-                        f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
-                        f"{_write(allowed)} {resource}{in_use}, and {_services_ask(users)} for "
-                        f"{amount}: pods beyond it are not created"
+                        f"ResourceQuota {name} in {namespace} allows {quantity.write(allowed)} "
+                        f"{resource}{in_use}, and {_services_ask(users)} for {amount}: pods beyond "
+                        "it are not created"
                     )
                     yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
@@ -101,32 +101,24 @@ def _running(
     if pods is None:
         return None
     services = {plan.service for plan in plans}
-    own = (pod for pod in pods if pod["metadata"]["labels"][labels.SERVICE] in services)
-    return sum(map(_count_pod, own), Counter[str]())
-
-
-@dataclass(frozen=True)
-class _Kueue:
-    """Kueue's ClusterQueues and Cohorts, by name."""
-
-    cluster_queues: Mapping[str, Object]
-    cohorts: Mapping[str, Object]
+    counts = Counter[str]()
+    for pod in pods:
+        # Quotas count no pod that has ended.
+        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        if pod["metadata"]["labels"][labels.SERVICE] in services and not ended:
+            counts += _count_accelerators(pod)
+    return counts
 
 
 def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
-    queues = group_by_local_queue(plans)
-    if not queues:
-        return
     group = KUEUE.group
-    kueue = _Kueue(
-        *(_by_name(api.objects(group, kind) or ()) for kind in ("ClusterQueue", "Cohort"))
-    )
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
-    for (namespace, name), users in queues.items():
+    for (namespace, name), users in group_by_local_queue(plans).items():
         queue = api.get(group, "LocalQueue", namespace, name)
         if queue is None:
             continue
-        by_cluster_queue.setdefault(queue["spec"].get("clusterQueue") or "", []).extend(users)
+        if cluster_queue_name := queue["spec"].get("clusterQueue"):
+            by_cluster_queue.setdefault(cluster_queue_name, []).extend(users)
         for condition in (queue.get("status") or {}).get("conditions") or ():
             if condition["type"] == "Active" and condition["status"] == "False":
                 message = (
@@ -135,83 +127,38 @@ def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
                 )
                 yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     for name, users in by_cluster_queue.items():
-        if (cluster_queue := kueue.cluster_queues.get(name)) is not None:
-            yield from _over_cluster_queue(cluster_queue, users, kueue)
+        if (cluster_queue := api.get(group, "ClusterQueue", None, name)) is not None:
+            yield from _over_cluster_queue(cluster_queue, users)
 
 
 _QUEUE = ("schedulingStrategy", "queue")
 
 
-def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], kueue: _Kueue) -> _Found:
-    name = cluster_queue["metadata"]["name"]
-    groups = cluster_queue["spec"].get("resourceGroups") or ()
-    covered = {resource for group in groups for resource in group["coveredResources"]}
-    for resource in sorted(set().union(*map(_requested, users)) - covered):
+def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Found:
+    """Yield what a ClusterQueue lacks; one in a cohort may borrow, so its amounts say nothing."""
+    name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
+    groups = spec.get("resourceGroups") or ()
+    nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
+    for resource in sorted(set().union(*map(_requested, users)) - set(nominal)):
         askers = [plan for plan in users if resource in _requested(plan)]
         message = (
             f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(askers)} for: "
             "Kueue starts no replica with it"
         )
         yield askers, warning(QUOTA_TOO_SMALL, _QUEUE, message)
-    needed = sum((_accelerators(plan) for plan in users), Counter[str]())
-    for resource, amount in needed.items():
-        most = _admissible(cluster_queue, resource, kueue)
-        if resource in covered and most < amount:
-            borrowed = " with what it may borrow" if _cohort(cluster_queue) else ""
+    # v1beta1 calls it `cohort`.
+    if spec.get("cohortName") or spec.get("cohort"):
+        return
+    for flavor in (flavor for group in groups for flavor in group["flavors"]):
+        for quota in flavor["resources"]:
+            nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
+    for resource, amount in sum((_accelerators(plan) for plan in users), Counter[str]()).items():
+        if resource in nominal and nominal[resource] < amount:
             message = (
-                f"ClusterQueue {name} allows {_write(most)} {resource}{borrowed}, and "
+                f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, and "
                 f"{_services_ask(users)} for {amount}: replicas beyond it wait"
             )
             yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
-
-
-def _admissible(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
-    """Return the most that a ClusterQueue can admit while no other uses the cohort's quota."""
-    cohort = _root(_cohort(cluster_queue), kueue)
-    members = [(_cohort(other), other) for other in kueue.cluster_queues.values()]
-    lenders = [
-        holder
-        for name, holder in (*members, *kueue.cohorts.items())
-        if holder is not cluster_queue and cohort and _root(name, kueue) == cohort
-    ]
-    most = Decimal(0)
-    for flavor, quota in _flavors(cluster_queue, resource):
-        lent = Decimal(0)
-        for lender in lenders:
-            for other_flavor, other in _flavors(lender, resource):
-                if other_flavor == flavor:
-                    nominal = quantity.parse(other["nominalQuota"])
-                    limit = other.get("lendingLimit")
-                    lent += nominal if limit is None else min(nominal, quantity.parse(limit))
-        limit = quota.get("borrowingLimit")
-        most += quantity.parse(quota["nominalQuota"])
-        most += lent if limit is None else min(lent, quantity.parse(limit))
-    return most
-
-
-def _flavors(holder: Object, resource: str) -> Iterator[tuple[str, Object]]:
-    """Yield the quotas of one resource in a ClusterQueue or a Cohort, by flavor."""
-    for group in (holder.get("spec") or {}).get("resourceGroups") or ():
-        for flavor in group["flavors"]:
-            for quota in flavor["resources"]:
-                if quota["name"] == resource:
-                    yield flavor["name"], quota
-
-
-def _cohort(cluster_queue: Object) -> str:
-    """Return the cohort of a ClusterQueue, empty for none."""
-    # v1beta1 calls it `cohort`.
-    spec = cluster_queue["spec"]
-    return str(spec.get("cohortName") or spec.get("cohort") or "")
-
-
-def _root(cohort: str, kueue: _Kueue) -> str:
-    passed: set[str] = set()
-    while cohort not in passed and cohort in kueue.cohorts:
-        passed.add(cohort)
-        spec = kueue.cohorts[cohort].get("spec") or {}
-        cohort = spec.get("parentName") or spec.get("parent") or cohort
-    return cohort
 
 
 def _limits(quota: Object) -> dict[str, Decimal]:
@@ -226,10 +173,7 @@ def _limits(quota: Object) -> dict[str, Decimal]:
     }
 
 
-def _count_pod(pod: Object) -> Counter[str]:
-    """Count the accelerators of a pod as quotas do: none once it has ended."""
-    if (pod.get("status") or {}).get("phase") in _ENDED:
-        return Counter()
+def _count_accelerators(pod: Object) -> Counter[str]:
     requests = pod_requests(pod).items()
     return Counter({name: int(amount) for name, amount in requests if is_accelerator(name)})
 
@@ -242,11 +186,9 @@ def _accelerators(plan: ServicePlan) -> Counter[str]:
     needed = Counter[str]()
     for role in plan.roles:
         replicas = sum(count_groups(plan.rollout, role, lws) for lws in role.lws)
-        pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
-        for template, count in pods:
-            for resource, amount in pod_requests(template).items():
-                if is_accelerator(resource):
-                    needed[resource] += int(amount) * count * replicas
+        for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
+            for resource, amount in _count_accelerators(template).items():
+                needed[resource] += amount * count * replicas
     return +needed
 
 
@@ -260,15 +202,7 @@ def _requested(plan: ServicePlan) -> set[str]:
     }
 
 
-def _by_name(objects: Iterable[Object]) -> dict[str, Object]:
-    return {item["metadata"]["name"]: item for item in objects}
-
-
 def _services_ask(users: Sequence[ServicePlan]) -> str:
     """Write subject and verb of a sentence: `a asks`, `a, b ask`."""
     names = ", ".join(dict.fromkeys(plan.service for plan in users))
     return f"{names} ask{'s' if len(users) == 1 else ''}"
-
-
-def _write(amount: Decimal) -> str:
-    return quantity.write(amount)

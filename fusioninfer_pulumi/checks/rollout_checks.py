@@ -28,7 +28,6 @@ from fusioninfer_pulumi.topology.role_plan import (
 )
 from fusioninfer_pulumi.topology.service_topology import Topology
 
-PARTITION_HOLDS_ALL = Rule("partition-holds-all")
 UPDATE_NEEDS_ROOM = Rule("update-needs-room")
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
 
@@ -103,12 +102,6 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             "counts replicas and conflicts with rollout.level Group; remove it",
         )
     rollout, groups = group_rollout(plan), plan.groups
-    if rollout.partition > groups:
-        yield warning(
-            PARTITION_HOLDS_ALL,
-            ("rollout", "partition"),
-            f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
-        )
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -127,14 +120,6 @@ def _groups(plan: Topology) -> Iterator[Finding]:
 def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = resolve_rollout(plan.rollout, role)
     count = len(role.replicas)
-
-    if rollout.partition > role.group_replicas:
-        yield warning(
-            PARTITION_HOLDS_ALL,
-            locate_rollout_field(role, "partition"),
-            f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
-            "none of them is ever updated",
-        )
     unavailable = explicit(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:

@@ -8,7 +8,6 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gateway_checks import (
     ROUTE_WITHOUT_GATEWAY,
-    failure_mode_findings,
     gateway_findings,
     route_attachment_findings,
 )
@@ -288,7 +287,6 @@ Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     pool_findings,
-    failure_mode_findings,
     gateway_findings,
     route_findings,
     several_pools_findings,

@@ -8,7 +8,6 @@ from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     network_topology_findings,
     scheduling_findings,
-    spread_findings,
 )
 from fusioninfer_pulumi.checks.model_checks import model_findings
 from fusioninfer_pulumi.checks.name_checks import name_findings, service_name_findings
@@ -103,7 +102,6 @@ CHECKS: tuple[Check, ...] = (
     scheduling_findings,
     kueue_label_findings,
     network_topology_findings,
-    spread_findings,
     _entry,
     _placement,
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.checks.cluster_checks import ClusterFindings, check_cluster
+from fusioninfer_pulumi.checks.cluster_checks import check_cluster
 from fusioninfer_pulumi.checks.server_dry_run import (
     API_SERVER_NOT_ASKED,
     API_SERVER_REFUSES,
@@ -15,7 +14,7 @@ from fusioninfer_pulumi.checks.server_dry_run import (
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED
+from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED, NAMED_OBJECT_MISSING
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.source import Source
@@ -61,9 +60,9 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
 
 
-def _merge(answers: tuple[Finding, ...], lacking: ClusterFindings) -> tuple[Finding, ...]:
-    # The API server refuses pods that name a missing ServiceAccount or class.
-    named = {finding.location for finding in lacking.names}
+def _merge(answers: tuple[Finding, ...], lacking: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    # The API server rejects pods that name a missing ServiceAccount or class.
+    named = {item.location for item in lacking if item.rule == NAMED_OBJECT_MISSING.id}
     kept = (
         finding
         for finding in answers
@@ -71,4 +70,4 @@ def _merge(answers: tuple[Finding, ...], lacking: ClusterFindings) -> tuple[Find
         or finding.severity is Severity.ERROR
         or finding.location not in named
     )
-    return (*kept, *chain(*lacking))
+    return (*kept, *lacking)

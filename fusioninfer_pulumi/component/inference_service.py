@@ -39,6 +39,7 @@ from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 from fusioninfer_pulumi.topology.service_topology import service_reference
@@ -119,7 +120,7 @@ class InferenceService(pulumi.ComponentResource):
         raise_errors(check_layout_switch(name, self.plan, stack_lws()), name)
         existing = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, existing), name)
-        super().__init__(TOKEN, name, None, opts)
+        super().__init__(TOKEN, name, recorded_inputs(written, self.plan), opts)
         collected = collect_services.get()
         if collected is not None:
             collected.append(CollectedService(name, written, self.plan))
@@ -220,6 +221,25 @@ class InferenceService(pulumi.ComponentResource):
             return service_status(plan, live, whole, failures, routing=live)
 
         return combined([live_objects(objects), waited], list).apply(computed)
+
+
+def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:
+    """Return the inputs that the stack records for a service.
+
+    They are the fields that the user set, by their names in manifests, with the name, namespace,
+    replicas and GPUs that the service gets: what policy packs, `pulumi stack export` and the
+    preview of the component show. They describe the same service as `args`.
+    """
+    # Pydantic warns of Outputs in place of strings.
+    inputs = args.model_dump(by_alias=True, exclude_unset=True, warnings=False)
+    inputs |= {"name": plan.service, "namespace": plan.namespace}
+    for role in plan.roles:
+        user_role = args.roles[role.position]
+        fields = inputs["roles"][role.position]
+        fields["replicas"] = user_role.replicas
+        if role.accelerators_per_pod and library_generates_container(args, user_role):
+            fields["gpus"] = role.accelerators_per_pod
+    return inputs
 
 
 class RejectedServiceError(InvalidServiceError, pulumi.RunError):

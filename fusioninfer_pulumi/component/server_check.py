@@ -76,7 +76,7 @@ def _findings(
     api = KubernetesApi(kubeconfig, context)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
     (over_quota,) = check_quotas(api, [placed])
-    (of_backend,) = check_gang_backends(api, [plan], namespace)
+    (of_backend,) = check_gang_backends(api, [plan])
     # All of it shares the time of a preview.
     left = max(1.0, _SECONDS - (time.monotonic() - started))
     (service_findings,) = check_on_api_server(api, [plan], seconds=left, namespace=namespace)

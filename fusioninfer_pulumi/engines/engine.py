@@ -1,4 +1,4 @@
-"""An inference engine as tables of facts and two small protocols, and what a command line says.
+"""An inference engine as tables of facts with `MultiNode` and `KvCache`, and its command line.
 
 All that differs between engines is in the modules of their names (`vllm`, `sglang`); no other
 package asks which engine it is. Everything is pure. Findings are located relative to what was
@@ -7,11 +7,12 @@ asked about: `()`, or the flag that is meant, `("--nnodes",)`; the caller places
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
@@ -254,74 +255,92 @@ class Offload:
     findings: tuple[Finding, ...]
 
 
-class MultiNode(Protocol):
+class MultiNode:
     """How an engine runs on several nodes, for launchers and the checks of their arguments."""
 
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
         """Return the command line of one of several nodes; see `launchers.launch`."""
-        ...
+        raise NotImplementedError
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Return what the image lacks for a launcher; located at the launcher."""
-        ...
+        """Check whether the image has what the launcher needs; located at the launcher."""
+        return []
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Return which flags cannot, or probably do not, work with a launcher."""
-        ...
+        """Check for flags that cannot, or probably do not, work with the launcher."""
+        raise NotImplementedError
 
 
-class KvCache(Protocol):
-    """How an engine hands over, offloads and compares its KV cache."""
+class LoadFailure(enum.Enum):
+    """What a decode engine does with a request whose KV cache it could not load."""
+
+    RECOMPUTES = enum.auto()
+    FAILS = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+class KvCache:
+    """How an engine transfers, offloads and compares its KV cache.
+
+    Attributes:
+        handshake_source: Where it was read what prefill and decode compare.
+    """
+
+    handshake_source: str
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the connector that the arguments configure, None without one.
 
         Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
         """
-        ...
+        raise NotImplementedError
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Return whether the engine has the connector that its arguments name."""
-        ...
+        """Check whether the engine has the connector that its arguments name."""
+        return []
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and other memory.
 
-        For a command line that says nothing of it. Only engines that offload by a connector
-        get `offloading`.
+        For a command line that does not configure a transfer. Only engines that offload by a
+        connector get `offloading`.
         """
-        ...
+        raise NotImplementedError
 
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
         """Return what offloading needs on so many nodes.
 
-        The command line holds the sizes already. One that decodes gets its cache from a prefiller.
+        The command line has the parallel sizes already. A decoder gets its cache from a prefiller.
         """
-        ...
+        raise NotImplementedError
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """Return the settings that must be equal for prefill and decode.
 
-        Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
+        Of `model`, `release`, `served name`, `block size`, and the names of `model_setup_flags`.
         """
-        ...
+        raise NotImplementedError
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Return why the connector does not support the two parallelisms, None if it does."""
-        ...
+        return None
+
+    def load_failure(self, command: EngineCommand) -> LoadFailure:
+        """Return what a decode engine does if it cannot load the KV cache of a request."""
+        return LoadFailure.UNKNOWN
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         """Return the setting without which requests fail whose KV cache cannot be loaded.
 
         None where the engine computes their prompts itself, or has no such setting.
         """
-        ...
+        return None
 
 
 class Engine:
@@ -422,7 +441,6 @@ class Engine:
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Return whether the program may start something that takes other arguments."""
-        del command
         return False
 
     def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
@@ -432,7 +450,6 @@ class Engine:
             command: The engine's command line, without what the launcher adds.
             launcher: Of a replica that spans nodes, None for others.
         """
-        del command, launcher
         return False
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
@@ -445,7 +462,6 @@ class Engine:
 
     def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
         """Return the further arguments of these sizes in a ray cluster."""
-        del sizes
         return []
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:

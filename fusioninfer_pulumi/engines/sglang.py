@@ -18,8 +18,10 @@ from fusioninfer_pulumi.engines.engine import (
     ContainerCommand,
     Engine,
     EngineCommand,
+    KvCache,
     KvConnector,
     LoadMetrics,
+    MultiNode,
     Offload,
     Offloading,
     Parallelism,
@@ -64,14 +66,12 @@ _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
 _HICACHE_STORAGE = "--hicache-storage-backend"
 
 
-class SglangNodes:
+class SglangNodes(MultiNode):
     """The launchers of SGLang."""
 
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        """Return the command line of one of several nodes."""
-        del retry
         if launcher is not Launcher.MULTIPROCESSING:
             raise LaunchError(
                 f"SGLang does not use launcher: {launcher.value}; use launcher: multiprocessing, "
@@ -96,13 +96,7 @@ class SglangNodes:
             return add_to_script(command, lambda _: arguments)
         return add_to_lists(command, arguments)
 
-    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Return nothing: all images have what multiprocessing needs."""
-        del command, launcher
-        return []
-
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Return which flags do not work with multiprocessing."""
         if launcher is not Launcher.MULTIPROCESSING:
             return []
         problems = list(check_nodes(command, nodes))
@@ -117,44 +111,26 @@ class SglangNodes:
         return problems
 
 
-class SglangKvCache:
+class SglangKvCache(KvCache):
     """The KV cache of SGLang."""
 
+    handshake_source = "SGLang 0.5.3 to 0.5.23, disaggregation/common/conn.py"
+
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the connector that the arguments configure."""
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
         backend = command.value(_BACKEND) or _DEFAULT_BACKEND
         return KvConnector(backend, mode, (backend,), (backend,))
 
-    def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Return nothing: the argument's choices are in the tables."""
-        del command
-        return []
-
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """Return the settings that a decoder compares with its prefiller's."""
-        del prefill
         since = {"block size": PAGE_SIZE_AGREES, "cache dtype": CACHE_DTYPE_AGREES}
         version = decode.image.version or (0,)
         return [setting for setting, release in since.items() if version >= release]
 
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Return nothing: no limits are known."""
-        del prefill, decode
-        return None
-
-    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        """Return nothing: SGLang has no such setting."""
-        del command
-        return None
-
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """Return the side of the transfer, and its backend."""
-        del command, offloading
         if asked is None:
             return Transfer()
         for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
@@ -173,7 +149,6 @@ class SglangKvCache:
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """Return the hierarchical cache."""
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
@@ -267,6 +242,7 @@ class Sglang(Engine):
         "quantization": ("--quantization",),
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer-path",),
+        "attention backend": ("--attention-backend",),
     }
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"

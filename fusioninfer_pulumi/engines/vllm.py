@@ -93,6 +93,9 @@ class Vllm(Engine):
         "quantization": ("--quantization", "-q"),
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer",),
+        "attention backend": ("--attention-backend",),
+        "hybrid cache": ("--disable-hybrid-kv-cache-manager",),
+        "speculation": ("--speculative-config", "-sc"),
     }
     length_flag = "--max-model-len"
     keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s

@@ -7,12 +7,15 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.engines._engine_images import Version, version_text
+from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
 from fusioninfer_pulumi.engines.engine import (
     NIXL,
     Argument,
     EngineCommand,
+    KvCache,
     KvConnector,
+    LoadFailure,
     Offload,
     Offloading,
     Transfer,
@@ -62,6 +65,8 @@ OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 #: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Before, it compares sizes alone.
 NIXL_HASH: Version = (0, 13, 0)
 _ENFORCE = "enforce_handshake_compat"
+#: Settings that the hash compares from a later release on (`is_hma_enabled`, `speculative_config`).
+_HASHED_SINCE: Mapping[str, Version] = {"hybrid cache": (0, 18, 0), "speculation": (0, 28, 0)}
 #: First release of NIXL in which a decoder's block need not be several of a prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
@@ -75,8 +80,10 @@ NIXL_ROLES: Version = (0, 23, 0)
 
 #: First release that fails a request whose KV cache could not be loaded unless
 #: `kv_load_failure_policy` is `recompute` (`KVTransferConfig`: 0.13.0 to 0.16.0 have the field with
-#: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.32.0).
+#: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.33.0).
 FAILS_LOADS: Version = (0, 17, 0)
+#: First release known to recompute after a failed handshake (0.11.0: "TODO: handle failure state").
+RECOMPUTES_LOADS: Version = (0, 11, 2)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
@@ -89,11 +96,15 @@ _HASH_SEED_ENV = "PYTHONHASHSEED"
 TRANSFER = "--kv-transfer-config"
 
 
-class VllmKvCache:
+class VllmKvCache(KvCache):
     """The KV cache of vLLM, whose connectors are all settings of one argument."""
 
+    handshake_source = (
+        "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
+        "measured with 0.31.0 and 0.32.0"
+    )
+
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the connector that the arguments configure."""
         settings = transfer_config(command)
         if settings is None:
             return "has no value" if command.has(TRANSFER) else None
@@ -104,7 +115,6 @@ class VllmKvCache:
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Check whether the release registers the connectors."""
         settings, version = transfer_config(command), command.image.version
         named = _connectors(settings) if isinstance(settings, dict) else ()
         names = [
@@ -115,29 +125,31 @@ class VllmKvCache:
         return [finding for name in names for finding in _check_name(name, version)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """Return the settings that NIXL compares between prefill and decode."""
         configs = [transfer_config(side) for side in (prefill, decode)]
         settings = [config for config in configs if isinstance(config, dict)]
         if len(settings) < 2 or not all(NIXL in _names(config) for config in settings):
             return ()
         # The sidecar passes a prefiller's 404 on to the client.
         agreed = ["served name"]
-        versions = [side.image.version for side in (prefill, decode)]
+        versions = [_version(side) for side in (prefill, decode)]
         blocks, decode_blocks = prefill.block_size, decode.block_size
         divides = blocks is None or decode_blocks is None or decode_blocks % blocks == 0
         if not divides and versions[1] is not None and versions[1] < NIXL_ANY_BLOCKS:
             agreed.append("block size")
         if None in versions:
             return agreed
-        if any(version < NIXL_HASH for version in versions if version is not None):
-            return [*agreed, "dtype", "cache dtype"]
+        hashes = [version >= NIXL_HASH for version in versions if version is not None]
+        if not all(hashes):
+            # The payload with the hash is another message than that of earlier releases.
+            return [*agreed, *(["release"] if any(hashes) else []), "dtype", "cache dtype"]
         extras = [config.get("kv_connector_extra_config") for config in settings]
         if any(isinstance(extra, Mapping) and extra.get(_ENFORCE) is False for extra in extras):
             return agreed
-        return [*agreed, "model", "release", "dtype", "cache dtype"]
+        hashed = ["model", "release", "dtype", "cache dtype", "attention backend"]
+        new = [key for key, since in _HASHED_SINCE.items() if (versions[1] or ()) >= since]
+        return [*agreed, *hashed, *new]
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Return why NIXL cannot go from one's parallelism to the other's."""
         first, second = prefill.parallelism, decode.parallelism
         by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
         if not by_nixl or first is None or second is None:
@@ -152,18 +164,23 @@ class VllmKvCache:
             return f"decoders can have a smaller one than prefillers from vLLM {needed} on"
         return None
 
+    def load_failure(self, command: EngineCommand) -> LoadFailure:
+        settings, version = transfer_config(command), _version(command)
+        if version is None or version < RECOMPUTES_LOADS:
+            return LoadFailure.UNKNOWN
+        policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
+        if version < NIXL_HASH or policy is None:
+            policy = None if _fails_loads(version) else _RECOMPUTE
+        return LoadFailure.RECOMPUTES if policy == _RECOMPUTE else LoadFailure.FAILS
+
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        """Return the setting that computes prompts again whose KV cache cannot be loaded."""
-        settings = transfer_config(command)
-        recomputes = isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
-        if recomputes or not _fails_loads(command.image.version):
+        if self.load_failure(command) is not LoadFailure.FAILS:
             return None
         return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
-        """Return the connectors to other pods and to other memory, in one argument."""
         if asked is None:
             if offloading is None:
                 return Transfer()
@@ -185,8 +202,6 @@ class VllmKvCache:
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """Return the memory of offloading; its connector is an argument of `transfer`."""
-        del decodes
         # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
         # each data parallel copy has its own.
         sizes = command.parallelism
@@ -281,6 +296,12 @@ def _connector_settings(
     if extra:
         settings["kv_connector_extra_config"] = dict(extra)
     return settings
+
+
+def _version(command: EngineCommand) -> Version | None:
+    """Return the release, also that of builds for processors and AMD."""
+    image = command.image
+    return image.version or (parse_release(image.release)[:3] if image.release else None)
 
 
 def _fails_loads(version: Version | None) -> bool:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     integer,
     split_joined_flags,
 )
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand, MultiNode
 from fusioninfer_pulumi.engines.launchers import (
     BY_HAND,
     LEADER_ADDRESS_ENV,
@@ -68,13 +68,12 @@ _OWN_RANKS = (
 )
 
 
-class VllmNodes:
+class VllmNodes(MultiNode):
     """The launchers of vLLM."""
 
     def launch(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        """Return the command line of one of several nodes."""
         if launcher is Launcher.RAY:
             return ray_launch(command, leads=leads, retry=retry)
         reject_outputs(command.argv)
@@ -93,7 +92,6 @@ class VllmNodes:
         return lists(command, added)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Return whether the image has Ray, where the launcher needs it."""
         version, tag = command.image.version, command.image.tag
         moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
         old = not moving and (version is None or version < WITHOUT_RAY)
@@ -106,7 +104,6 @@ class VllmNodes:
         return [warning(IMAGE_WITHOUT_RAY, (), message)]
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Return which flags cannot, or probably do not, work with a launcher."""
         if launcher is Launcher.RAY:
             return list(_ray_flags(command))
         if launcher is not Launcher.MULTIPROCESSING:

@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.engine import Parallelism as Parallelism
 from fusioninfer_pulumi.engines.engine_commands import ENGINES as ENGINES
 from fusioninfer_pulumi.engines.engine_commands import read_command as read_command
 from fusioninfer_pulumi.engines.engine_presets import PRESETS as PRESETS
-from fusioninfer_pulumi.engines.served_model import is_gated as is_gated
+from fusioninfer_pulumi.engines.model_arguments import is_gated as is_gated
 from fusioninfer_pulumi.extras import install_command as install_command
 from fusioninfer_pulumi.findings import OUTPUT_HINT as OUTPUT_HINT
 from fusioninfer_pulumi.findings import Finding as Finding

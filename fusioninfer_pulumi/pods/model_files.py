@@ -18,7 +18,7 @@ from fusioninfer_pulumi.api.model import (
 )
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import missing
-from fusioninfer_pulumi.engines.served_model import (
+from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     build_model_arguments,
     check_model_arguments,

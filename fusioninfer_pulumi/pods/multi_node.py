@@ -7,10 +7,10 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
-from fusioninfer_pulumi.engines.accelerator_checks import check_size_arguments
 from fusioninfer_pulumi.engines.command_editing import missing
 from fusioninfer_pulumi.engines.engine_commands import serving_port
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT, LaunchError
+from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths

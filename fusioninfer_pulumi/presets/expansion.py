@@ -37,11 +37,12 @@ from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, sha
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
-from fusioninfer_pulumi.presets.model_catalogue import catalogue, find_catalogue_model
-from fusioninfer_pulumi.presets.model_layout import (
+from fusioninfer_pulumi.presets.model_catalogue import (
     Layout,
+    catalogue,
     explain_unknown_model,
     find_catalogue_layout,
+    find_catalogue_model,
     layout,
     model_bytes,
 )

@@ -11,19 +11,17 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
-    EppRequest,
-    build_epp_config,
-    describe_strategy,
-    dump_epp_config,
-)
-from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.picker_flags import (
     GRPC_PORT,
     HEALTH_PORT,
     METRICS_PORT,
     EppFlags,
+    EppRequest,
+    build_epp_config,
     build_epp_flags,
+    describe_strategy,
+    dump_epp_config,
 )
+from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
     EppIntent,
     choose_epp_image,

@@ -8,8 +8,8 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
+from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.picker_flags import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata

@@ -188,7 +188,7 @@ NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: 
             {"without": [VOLCANO]},
             [
                 f"Volcano: PodGroup ({VOLCANO}/v1beta1) is not served; qwen needs v1.12.3",
-                "not have Volcano, but another one: gangPolicy.backend: Kueue with queue: team",
+                "not have Volcano; install it, or use backend Kueue",
             ],
         ),
         (
@@ -196,7 +196,7 @@ NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: 
             {"without": ["kueue.x-k8s.io"]},
             [
                 "Kueue: kueue.x-k8s.io is not served; qwen needs v0.11.0",
-                "does not have Kueue, but another one: gangPolicy.backend: Volcano",
+                "does not have Kueue; install it, or use backend Volcano",
             ],
         ),
         (plan(nodes=2), {"provider": "volcano"}, ["of every pod of qwen; remove gangScheduling"]),
@@ -240,7 +240,11 @@ NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: 
             {"without": ["external.metrics.k8s.io"]},
             ["External metrics: external.metrics.k8s.io is not served; qwen needs it"],
         ),
-        (plan(nodes=2, scheduling=NATIVE), {}, [NATIVE_TEXT, "another one: gangPolicy.backend: V"]),
+        (
+            plan(nodes=2, scheduling=NATIVE),
+            {},
+            [NATIVE_TEXT, "install it, or use backend Volcano or Kueue"],
+        ),
         (
             plan(nodes=2, scheduling=NATIVE),
             {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]},

@@ -61,7 +61,7 @@ def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
     return [[finding.message for finding in found] for found in findings]
 
 
-def test_the_services_of_a_namespace_are_added_up() -> None:
+def test_services_of_a_namespace_are_added_up() -> None:
     plans = [
         plan("one"),
         plan("two", replicas=1, multinode={"nodeCount": 2}),
@@ -74,13 +74,13 @@ def test_the_services_of_a_namespace_are_added_up() -> None:
     assert messages(plans, resource_quota({HARD: "15"})) == [[], [text], [], []]
 
 
-def test_pods_of_others_count_and_those_of_the_service_do_not() -> None:
+def test_only_pods_of_other_services_use_quota() -> None:
     used = {HARD: "12"}
     pods = [pod("one", "4"), pod("one", "4"), pod("one", "2", "Failed"), pod("two", "1")]
     assert messages([plan("one")], resource_quota({HARD: 12}, used), *pods) == [[]]
     ((text,),) = messages([plan("one")], resource_quota({HARD: 11}, used), *pods)
     assert text == (
-        f"ResourceQuota gpus in prod allows 11 {GPU} beside 4 in use by others, and one asks for "
+        f"ResourceQuota gpus in prod allows 11 {GPU} (4 in use by others), and one asks for "
         f"8{BEYOND}"
     )
     # Without the right to list pods, it is unknown whose they are.
@@ -88,7 +88,7 @@ def test_pods_of_others_count_and_those_of_the_service_do_not() -> None:
     assert messages([plan("one")], quota, *pods, denied=["/pods"]) == [[]]
 
 
-def test_replicas_of_autoscalers_and_updates_count() -> None:
+def test_quota_covers_autoscaled_and_surge_replicas() -> None:
     metric = {"name": "waiting", "target": "5"}
     scaled = plan("one", autoscaling={"maxReplicas": 3, "metrics": [metric]})
     ((text,),) = messages([scaled], resource_quota({HARD: "11"}))
@@ -109,46 +109,43 @@ def test_replicas_of_autoscalers_and_updates_count() -> None:
         stored("v1", "ResourceQuota", "empty", "prod"),
     ],
 )
-def test_quotas_of_other_pods_do_not_count(harmless: Any) -> None:
+def test_unrelated_quotas_are_ignored(harmless: Any) -> None:
     assert messages([plan("one")], harmless) == [[]]
 
 
-def test_a_namespace_that_is_not_known_is_not_read() -> None:
+def test_unknown_namespace_is_not_read() -> None:
     assert quota_namespaces([plan("one", namespace=UnknownOutput())]) == []
 
 
-def cluster_queue(
-    name: str, quotas: Any, *, resource: str = GPU, kind: str = "ClusterQueue", **spec: Any
-) -> Any:
-    """A ClusterQueue, or a Cohort, with the quotas of each flavor."""
+def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:
+    """A ClusterQueue with the quotas of each flavor."""
     flavors = [
         {"name": flavor, "resources": [{"name": resource, **quota}]}
         for flavor, quota in quotas.items()
     ]
-    groups = [{"coveredResources": [resource], "flavors": flavors}] if flavors else []
-    spec = {"resourceGroups": groups, **spec}
-    return stored("kueue.x-k8s.io/v1beta2", kind, name, spec=spec)
+    spec = {"resourceGroups": [{"coveredResources": [resource], "flavors": flavors}], **spec}
+    return stored("kueue.x-k8s.io/v1beta2", "ClusterQueue", name, spec=spec)
 
 
-def of_kueue(plans: Any, *holders: Any, **status: Any) -> list[list[str]]:
-    """The messages where LocalQueue `team` of each namespace leads to the first ClusterQueue."""
-    spec = {"clusterQueue": holders[0]["metadata"]["name"]}
+def of_kueue(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
+    """The messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
+    spec = {"clusterQueue": queue["metadata"]["name"]}
     api = "kueue.x-k8s.io/v1beta2"
     queues = [
         stored(api, "LocalQueue", "team", namespace, spec=spec, status=status)
         for namespace in ("prod", "dev")
     ]
-    return messages(plans, *queues, *holders)
+    return messages(plans, *queues, queue)
 
 
 WAIT = ": replicas beyond it wait"
 
 
-def nominal(amount: int, **more: int) -> Any:
-    return {"nominalQuota": str(amount), **more}
+def nominal(amount: int) -> Any:
+    return {"nominalQuota": str(amount)}
 
 
-def test_services_of_all_queues_of_a_cluster_queue_are_added_up() -> None:
+def test_services_of_a_cluster_queue_are_added_up() -> None:
     plans = [queued("one"), queued("two", namespace="dev"), plan("unqueued")]
     flavors = {"h100": nominal(8), "h200": nominal(8)}
     assert of_kueue(plans, cluster_queue("all", flavors)) == [[], [], []]
@@ -158,30 +155,12 @@ def test_services_of_all_queues_of_a_cluster_queue_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("key", ["cohortName", "cohort"])
-def test_what_a_cohort_lends_is_allowed(key: str) -> None:
-    one = [queued("one", replicas=3)]
-    cohort = {key: "research"}
-
-    def said(own: Any, *others: Any) -> list[list[str]]:
-        return of_kueue(one, cluster_queue("own", own, **cohort), *others)
-
-    lender = cluster_queue("lender", {"h100": nominal(8), "other": nominal(8)}, **cohort)
-    assert said({"h100": nominal(4)}, lender) == [[]]
-    borrowed = f"allows {{}} {GPU} with what it may borrow, and one asks for 12{WAIT}"
-    assert said({"h100": nominal(3)}, lender) == [["ClusterQueue own " + borrowed.format(11)]]
-    little = {"h100": nominal(4, borrowingLimit=7)}
-    assert said(little, lender) == [["ClusterQueue own " + borrowed.format(11)]]
-    kept = cluster_queue("lender", {"h100": nominal(8, lendingLimit=1)}, **cohort)
-    assert said({"h100": nominal(4)}, kept) == [["ClusterQueue own " + borrowed.format(5)]]
-    stranger = cluster_queue("stranger", {"h100": nominal(8)}, **{key: "another"})
-    assert said({"h100": nominal(4)}, stranger) == [["ClusterQueue own " + borrowed.format(4)]]
-    # Cohorts have quotas of their own, and parents.
-    parent = cluster_queue("company", {"h100": nominal(8)}, kind="Cohort")
-    child = cluster_queue("research", {}, kind="Cohort", parentName="company")
-    assert said({"h100": nominal(4)}, parent, child) == [[]]
+def test_queue_in_a_cohort_may_borrow(key: str) -> None:
+    queue = cluster_queue("own", {"h100": nominal(4)}, **{key: "research"})
+    assert of_kueue([queued("one", replicas=3)], queue) == [[]]
 
 
-def test_a_resource_without_quota_starts_nothing() -> None:
+def test_resource_without_kueue_quota_is_reported() -> None:
     one = [queued("one")]
     text = (
         f"ClusterQueue cpus has no quota of {GPU}, which one asks for: "
@@ -190,7 +169,7 @@ def test_a_resource_without_quota_starts_nothing() -> None:
     assert of_kueue(one, cluster_queue("cpus", {"any": nominal(64)}, resource="cpu")) == [[text]]
 
 
-def test_a_queue_that_is_not_active_is_said() -> None:
+def test_inactive_queue_is_reported() -> None:
     condition = {"type": "Active", "status": "False", "message": "Can't submit new workloads"}
     full = cluster_queue("all", {"h100": nominal(64)})
     ((text,),) = of_kueue([queued("one")], full, conditions=[condition])
@@ -200,7 +179,7 @@ def test_a_queue_that_is_not_active_is_said() -> None:
     )
 
 
-def test_only_what_matters_is_read() -> None:
+def test_only_relevant_quotas_are_read() -> None:
     quota = stored("v1", "ResourceQuota", "pods", "prod", spec={"hard": {"pods": 3}})
     api = FakeCluster(quota)
     check_quotas(api, [plan("one"), plan("cpu", gpus=None, namespace="dev")])

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.engines.accelerator_checks import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.model_arguments import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.plan.service_objects import render
 

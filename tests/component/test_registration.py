@@ -7,15 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from drawn_services import draw_service
 
 from fusioninfer_pulumi import (
     InferenceService,
     InferenceServiceArgs,
     SubGroupPolicyArgs,
+    model_service,
     plan_service,
     render,
 )
 from fusioninfer_pulumi.component import TOKEN
+from fusioninfer_pulumi.component.inference_service import recorded_inputs
+from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.loading.validate import validate_mapping
 
 Story = Callable[[int], InferenceServiceArgs]
 
@@ -193,3 +198,26 @@ def test_role_scaled_to_zero_registers_no_lws(engine: Any, story: Story) -> None
     )
     deployment = engine.run(lambda: InferenceService("app", parked))
     assert sorted(deployment.keys) == sorted([(TOKEN, "app"), (SERVICE, "app")])
+
+
+def test_component_inputs_show_model_gpus_and_replicas(engine: Any) -> None:
+    args = model_service("Qwen/Qwen3-32B", accelerator="H100")
+    deployment = engine.run(lambda: InferenceService("qwen", args))
+    (role,) = deployment.component.inputs["roles"]
+    assert deployment.component.inputs["name"] == "qwen"
+    assert deployment.component.inputs["namespace"] == "default"
+    assert deployment.component.inputs["model"] == {"uri": "hf://Qwen/Qwen3-32B"}
+    assert (role["accelerator"], role["gpus"], role["replicas"]) == ("H100", 2, 1)
+
+
+def test_recorded_inputs_describe_the_same_service() -> None:
+    compared = 0
+    for seed in range(15):
+        for manifest in draw_service(seed).documents:
+            document = validate_mapping(manifest, "drawn")
+            if document.args is None or errors((plan := plan_service(document.args)).findings):
+                continue
+            recorded = plan_service(InferenceServiceArgs(**recorded_inputs(document.args, plan)))
+            assert render(recorded) == render(plan)
+            compared += 1
+    assert compared >= 5

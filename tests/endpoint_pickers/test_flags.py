@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fusioninfer_pulumi.checks.pickers import check_args
-from fusioninfer_pulumi.endpoint_pickers.picker_config import can_read_metrics
+from fusioninfer_pulumi.endpoint_pickers.picker_config import (
+    EppFlags,
+    build_epp_flags,
+    can_read_metrics,
+)
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.picker_flags import EppFlags, build_epp_flags
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 
 PORTABLE = [

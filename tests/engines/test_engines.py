@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.accelerator_checks import check_accelerators
 from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.engines.vllm_kv_cache import transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
 

@@ -12,7 +12,6 @@ from samples import (
     pod_templates,
     problems,
     role,
-    said,
     service,
     serving_containers,
     template,
@@ -185,14 +184,3 @@ def test_constraint_given_twice_is_rejected() -> None:
     assert len(refused) == 2
     assert all("topologySpreadConstraints" in each and "remove one" in each for each in refused)
     assert [ZONE in each for each in refused] == [True, False]
-
-
-def test_spread_without_effect_is_reported() -> None:
-    hard = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
-    assert not about("topologySpread", said(service(role(multinode=nodes(2), topologySpread=hard))))
-    partial = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
-    made = role(multinode=nodes(2), replicas=2, topologySpread=hard)
-    (found_partial,) = about("DoNotSchedule", warnings(service(made, schedulingStrategy=partial)))
-    assert "may leave replicas above the gang's minimum pending" in found_partial
-    alone = service(role(topologySpread=hard))
-    assert about("topologySpread", said(alone)) == []

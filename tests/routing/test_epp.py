@@ -185,16 +185,6 @@ def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
     assert told.startswith(f"{AT}.metrics: Authenticated needs a cluster-wide name")
 
 
-def test_unauthenticated_metrics_are_a_warning() -> None:
-    assert warnings(picker(metrics="Unauthenticated")) == [
-        (
-            f"warning: {AT}.metrics: anyone who reaches the endpoint picker can read its metrics; "
-            "use Authenticated"
-        )
-    ]
-    assert not [line for line in infos(picker(metrics="Authenticated")) if ".metrics" in line]
-
-
 def test_literal_credentials_in_the_template_are_warnings() -> None:
     env = [{"name": "HF_TOKEN", "value": "hf_x"}, {"name": "MODE", "value": "x"}]
     overrides = {"spec": {"containers": [{"name": "epp", "env": env}]}}

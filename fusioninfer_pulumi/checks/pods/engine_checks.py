@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.engine import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.engines.accelerator_checks import ACCELERATORS_TOO_FEW, check_accelerators
 from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
-from fusioninfer_pulumi.engines.served_model import is_gated
+from fusioninfer_pulumi.engines.model_arguments import (
+    ACCELERATORS_TOO_FEW,
+    check_accelerators,
+    is_gated,
+)
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_p
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_layout import model_bytes
+from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, KvConnector
+from fusioninfer_pulumi.engines.engine import KvConnector
+from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 
@@ -18,7 +19,7 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _MakeFinding = Callable[[Rule, Location, str], Finding]
-#: Settings that have to agree (`KvCache.must_agree`).
+#: Settings that prefill and decode should share; see `KvCache.settings_to_match`.
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",
@@ -27,20 +28,6 @@ _SETTINGS = (
 _ALONE = {
     ComponentType.PREFILLER: ("decoder", PREFILL_WITHOUT_DECODE),
     ComponentType.DECODER: ("prefiller", DECODE_WITHOUT_PREFILL),
-}
-#: Names of one type; `fp8` is `fp8_e4m3` on all accelerators that have it.
-_SAME = {
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "float": "float32",
-    "fp8_e4m3": "fp8",
-}
-_AUTO = "auto"
-_DEFAULTS = {
-    "quantization": "none",
-    "revision": "the default",
-    "tokenizer": "that of the model",
 }
 
 
@@ -82,14 +69,14 @@ def _check_pair(
     shown |= {key: flags[0] for key, flags in engine.model_setup_flags.items()}
     for key in _SETTINGS:
         filled, read = (
-            read_pair_setting(prefill, engine, key),
-            read_pair_setting(decode, engine, key),
+            read_pair_setting(prefill, key),
+            read_pair_setting(decode, key),
         )
         if filled is None or read is None or filled == read:
             continue
         # The model's own configuration decides what `auto` means.
         make_finding: _MakeFinding = (
-            error if key in agreed and _AUTO not in (filled, read) else warning
+            error if key in agreed and AUTO not in (filled, read) else warning
         )
         message = (
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
@@ -127,24 +114,6 @@ def _check_served_names(
         f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
         "same --served-model-name",
     )
-
-
-def read_pair_setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
-    """Return a setting that prefill and decode must agree on, None where it is not known."""
-    if key == "release":
-        version = command.image.version
-        return command.image.release or (".".join(map(str, version)) if version else None)
-    if key == "block size":
-        return str(command.block_size) if command.block_size is not None else None
-    if key == "model":
-        value = command.model
-    elif command.has(*engine.model_setup_flags[key]):
-        value = command.value(*engine.model_setup_flags[key])
-    elif command.readable and not command.has(CONFIG_FLAG):
-        return _DEFAULTS.get(key, _AUTO)
-    else:
-        return None
-    return None if value is None or "$" in value else _SAME.get(value, value)
 
 
 _WRONG_WAY = {

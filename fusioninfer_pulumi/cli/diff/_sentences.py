@@ -8,7 +8,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.checks.pods.prefill_decode import read_pair_setting
 from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -25,6 +24,7 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit, below
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.handshake import read_pair_setting
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_names import (
@@ -283,7 +283,7 @@ def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
             continue
         changed = []
         for key in sorted({*engine.kv_cache.settings_to_match(old, new)} - {"served name"}):
-            before, after = read_pair_setting(old, engine, key), read_pair_setting(new, engine, key)
+            before, after = read_pair_setting(old, key), read_pair_setting(new, key)
             if None not in (before, after) and before != after:
                 changed.append(f"{key} {before} -> {after}")
         if changed:

@@ -1,4 +1,4 @@
-"""The arguments that say which model an engine serves, under which name."""
+"""An engine's arguments for its model and parallel sizes, and their conflicts with fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 MODEL_CONTRADICTED = Rule("model-contradicted")
@@ -96,12 +96,73 @@ def check_model_arguments(
         },
     }
     for flag, (value, where) in expected.items():
-        written = command.value(flag)
-        if value is not None and command.has(flag) and written != value:
-            message = f"{flag} {written or 'without a value'} conflicts with {where} ({value})"
-            message += "; remove one"
-            yield error(MODEL_CONTRADICTED, (flag,), message)
+        argument = command.value(flag)
+        if value is not None and command.has(flag) and argument != value:
+            text = f"{flag} {argument or 'without a value'} conflicts with {where} ({value})"
+            yield error(MODEL_CONTRADICTED, (flag,), f"{text}; remove one")
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
         message = f"{modules} conflicts with model.lora; move its adapters there"
         yield error(STATED_TWICE, (modules,), message)
+
+
+ACCELERATORS_TOO_FEW = Rule("accelerators-too-few")
+ACCELERATORS_IDLE = Rule("accelerators-idle")
+
+
+def check_size_arguments(
+    command: EngineCommand, wanted: Mapping[str, Argument], *, expert: bool | None
+) -> Iterator[Finding]:
+    """Check for arguments that contradict the fields of `parallelism`.
+
+    The switch for experts must not be there when `expert` is False.
+    """
+    texts = {}
+    for name, argument in wanted.items():
+        flag, value = argument.names[0], command.value(*argument.names)
+        if argument.values and command.has(*argument.names) and value != argument.values[0]:
+            text = f"{flag} {value or 'without a value'}"
+            texts[flag] = f"{text} conflicts with parallelism.{name} ({argument.values[0]})"
+    engine, off = command.engine, "--no-enable-expert-parallel"
+    if expert is False and engine is not None and engine.spreads_experts(command):
+        flag = engine.expert_flags[0]
+        texts[flag] = f"{flag} conflicts with parallelism.expert (false)"
+    if expert and command.has(off):
+        texts[off] = f"{off} conflicts with parallelism.expert (true)"
+    for flag, text in texts.items():
+        yield error(STATED_TWICE, (flag,), f"{text}; remove one")
+
+
+def check_accelerators(
+    command: EngineCommand, accelerators_per_pod: int, nodes: int
+) -> list[Finding]:
+    """Compare the accelerators that an engine needs with those of its replica.
+
+    Nothing when both agree or the parallelism is not known. To be called only for pods that ask
+    for accelerators.
+    """
+    parallelism, engine = command.parallelism, command.engine
+    # With no local rank the head only serves HTTP; how many ranks the others run is unknown.
+    if engine is None or parallelism is None or parallelism.data_local == 0:
+        return []
+    need, have = parallelism.devices(nodes), accelerators_per_pod * nodes
+    asked = parallelism.written(engine.size_flags, nodes)
+    flag = asked.partition(" ")[0]
+    count = f"{need} accelerator{'' if need == 1 else 's'}"
+    has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
+    if nodes == 1:
+        has = f"the pod has {have}"
+    if need > have:
+        message = f"{asked} needs {count}, but {has}"
+        return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
+    if need == have:
+        return []
+    if parallelism.stated:
+        message = f"{asked} uses {count}, but {has}: {have - need} stay idle"
+    else:
+        tensor = engine.size_flags["tensor"][0]
+        message = (
+            f"no parallelism is given, so {engine.name} uses 1 accelerator, but {has}: "
+            f"give {tensor} {have}, or ask for fewer accelerators"
+        )
+    return [warning(ACCELERATORS_IDLE, (flag,), message)]
