@@ -1,20 +1,39 @@
-"""Checks of a service's model: how its files come to the pods, and the claim that keeps them."""
+"""Checks of a service's model: its files, its cache, and containers generated for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.model import AccessMode, hub_name
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import serving
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
+from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
+from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
+from fusioninfer_pulumi.engines.model_arguments import is_gated
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, info, warning
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.pods.model_files import model_files
-from fusioninfer_pulumi.presets.model_catalogue import model_bytes
-from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
+from fusioninfer_pulumi.presets.expansion import library_generates_container
+from fusioninfer_pulumi.presets.model_catalogue import (
+    find_catalogue_model,
+    find_similar_model,
+    is_known_model,
+    model_bytes,
+)
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_WITHOUT_EFFECT,
+    NAME_TOO_LONG,
+    RELEASE_WITHOUT_FEATURE,
+    STATED_TWICE,
+    UNKNOWN_VALUE,
+)
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
 ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
@@ -76,3 +95,79 @@ def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -
             at,
             f"ReadWriteOnce allows one node, so all {pods} pods must fit on it; use ReadWriteMany",
         )
+
+
+def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
+    """Check the fields that only containers of the library read."""
+    if args.model is not None:
+        yield from _check_model_name(args.model)
+    generated = [library_generates_container(args, role) for role in args.roles]
+    for index, role in enumerate(args.roles):
+        if role.component_type is ComponentType.ROUTER:
+            continue
+        if generated[index]:
+            yield from _check_release(("roles", index), role, args)
+        elif role.gpus is not None:
+            message = (
+                "has no effect: the template sets the image; set its resources there, or set engine"
+            )
+            yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
+    if any(generated) and args.model is not None:
+        yield from _check_token(args.model)
+        return
+    if args.engine is not None:
+        message = "has no effect: every role has its own container"
+        yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
+    routed = any(role.component_type is ComponentType.ROUTER for role in args.roles)
+    if args.image_registry is not None and args.model is None and not routed:
+        message = "has no effect: templates set all images"
+        yield error(FIELD_WITHOUT_EFFECT, ("imageRegistry",), message)
+
+
+def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
+    """Check `engine.version` against the template's image, the known releases and the model."""
+    place = (*at, "engine") if role.engine is not None else ("engine",)
+    engine = role.engine or args.engine
+    if engine is None or engine.version is None:
+        return
+    template = role.template or {}
+    if (template.get("spec") or {}).get("containers"):
+        image = find_serving_container(template, role.container).get("image")
+        if image is not None:
+            message = f"conflicts with the template's image {image}; remove one of them"
+            yield error(STATED_TWICE, (*place, "version"), message)
+            return
+    releases = load_argument_table(engine.name.value).releases
+    if engine.version not in releases:
+        near = closest_name(engine.version, releases, cutoff=0.8)
+        hint = f"did you mean {near}?" if near else f"the newest known is {releases[-1]}."
+        message = (
+            f"unknown release of {ENGINES[engine.name.value].title}: {engine.version}; {hint} "
+            "Its arguments are not checked"
+        )
+        yield warning(UNKNOWN_VALUE, (*place, "version"), message)
+    name = hub_name(args.model.uri) if args.model is not None else None
+    model = find_catalogue_model(name) if name is not None else None
+    if model is None or engine.name.value != CATALOGUE_ENGINE:
+        return
+    if parse_release(engine.version) < parse_release(model.minimum):
+        message = f"{model.name} needs {model.minimum} or later, got {engine.version}"
+        yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
+
+
+def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
+    """Warn of a model whose name differs from a known one by a letter or two."""
+    name = hub_name(model.uri)
+    if name is None or model.config is not None or is_known_model(name):
+        return
+    meant = find_similar_model(name)
+    if meant is not None:
+        message = f"unknown model {name}; did you mean {meant}? Otherwise set model.config"
+        yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
+
+
+def _check_token(model: ModelArgs) -> Iterator[Finding]:
+    name = hub_name(model.uri)
+    if name is not None and model.token_secret is None and is_gated(name):
+        message = f"is missing, and {name} is gated: name a Secret with a token"
+        yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)

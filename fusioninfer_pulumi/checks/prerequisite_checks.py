@@ -121,34 +121,24 @@ class Prerequisites:
             has = f" ({', '.join(served)} is)" if served else ""
             text = f"{product.name}: {what} is not served{has}; {wanted}"
             yield error(CRD_NOT_INSTALLED, (), text)
-        elif product.least is not None:
-            definition = None
-            if path is not None:
-                name = f"{path.rpartition('/')[2]}.{product.group}"
-                definition = self._api.get(
-                    "apiextensions.k8s.io", "CustomResourceDefinition", None, name
-                )
-            if definition is not None or product.program:
-                version = api_name.rpartition("/")[2]
-                yield from self._release_findings(product, definition, version, wanted)
-
-    def _release_findings(
-        self, product: Product, definition: Object | None, version: str, wanted: str
-    ) -> Iterator[Finding]:
+            return
+        definition = None
+        if path is not None and not product.program:
+            name = f"{path.rpartition('/')[2]}.{product.group}"
+            definition = self._api.get(
+                "apiextensions.k8s.io", "CustomResourceDefinition", None, name
+            )
+        if product.least is None or not (definition is not None or product.program):
+            return
         release = self._release(product, definition)
-        if release is not None:
-            self.releases[product.name] = release
-            least = product.least or release
-            if release < least or release in product.broken:
-                text = f"{product.name}: {format_release(release)} is installed; {wanted}"
-                yield error(RELEASE_NOT_SUPPORTED, (), text)
-        if definition is not None and product.shown_by:
-            if not _has_field(definition, version, product.shown_by):
-                text = f"{product.name}: its definition has no {product.shown_by}; {wanted}"
-                yield error(RELEASE_NOT_SUPPORTED, (), text)
-        elif release is None:
+        if release is None:
             text = f"{product.name}: its release is unknown; {wanted}"
             yield warning(RELEASE_UNKNOWN, (), text)
+            return
+        self.releases[product.name] = release
+        if release < product.least or release in product.broken:
+            text = f"{product.name}: {format_release(release)} is installed; {wanted}"
+            yield error(RELEASE_NOT_SUPPORTED, (), text)
 
     def _release(self, product: Product, definition: Object | None) -> Release | None:
         """Return the release in the definition's annotations, else the lowest tag of its images."""
@@ -322,17 +312,6 @@ def _feature_finding(feature: Feature, release: Release, services_need: str) -> 
         f"{feature.name}: need the feature gate {feature.gate} in {format_release(release)}, where "
         f"it is off by default and which nothing shows from outside; {wanted}, or the gate",
     )
-
-
-def _has_field(definition: Object, version: str, field: str) -> bool:
-    """Whether objects of a version have a field."""
-    schemas = [
-        (served.get("schema") or {}).get("openAPIV3Schema") or {}
-        for served in definition["spec"]["versions"]
-        if served["name"] == version
-    ]
-    path = "Kind " + ".".join(f"properties.{name}" for name in field.split("."))
-    return any(_applies(path, {**schema, "kind": "Kind"}) for schema in schemas)
 
 
 def _services_need(services: Sequence[str]) -> str:

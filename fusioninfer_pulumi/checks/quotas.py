@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.checks.name_checks import count_groups
+from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.client import KubernetesApi

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     network_topology_findings,
     scheduling_findings,
 )
 from fusioninfer_pulumi.checks.model_checks import model_findings
-from fusioninfer_pulumi.checks.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT, NAME_TOO_LONG, SET_BY_LIBRARY
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
+
+SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
+
+#: Role names that collide with the names of the router's objects.
+RESERVED_ROLES = frozenset(
+    name("").removeprefix("-")
+    for name in (
+        object_names.endpoint_picker,
+        object_names.endpoint_picker_config,
+        object_names.inference_pool,
+        object_names.http_route,
+        object_names.gateway,
+    )
+)
 
 Check = Callable[[BuiltService], Iterable[Finding]]
 
@@ -34,11 +49,56 @@ def _name(built: BuiltService) -> Iterator[Finding]:
         )
 
 
-def _names(built: BuiltService) -> Iterator[Finding]:
-    """Check names derived from those of the service and its roles."""
+def _role_names(built: BuiltService) -> Iterator[Finding]:
+    """Check the roles' names, and the names of LeaderWorkerSets that follow from them."""
     plan = built.plan
-    yield from name_findings(plan.service, plan.roles, plan.rollout)
-    yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
+    for role in plan.roles:
+        at = ("roles", role.position, "name")
+        if role.name in RESERVED_ROLES:
+            yield error(
+                SET_BY_LIBRARY,
+                at,
+                f'"{role.name}" is taken by the router\'s objects; '
+                f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
+            )
+        if not role.lws:
+            continue
+        longest = role.lws[-1].name
+        limit = object_names.leader_worker_set_limit(
+            role.nodes, count_groups(plan.rollout, role, role.lws[-1])
+        )
+        if len(longest) > limit:
+            yield error(
+                NAME_TOO_LONG,
+                at,
+                f'the LeaderWorkerSet name "{longest}" has {len(longest)} characters, its pods '
+                f"need at most {limit}; shorten the names of service {plan.service} and role "
+                f"{role.name} by {len(longest) - limit}",
+            )
+
+
+def _service_name(built: BuiltService) -> Iterator[Finding]:
+    """Check the variables that Kubernetes sets for the service's Kubernetes Service."""
+    plan = built.plan
+    if not plan.has_serving_service:
+        return
+    entry = object_names.serving_service(plan.service)
+    # Every pod of the namespace has these variables, for each Service with an address.
+    variable = f"{entry.upper().replace('-', '_')}_PORT"
+    for role in plan.roles:
+        engine = role.pods.command.engine
+        if engine is None or variable not in engine.port_variables:
+            continue
+        spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
+        overridden = any(item.get("name") == variable for item in variables)
+        if spec.get("enableServiceLinks") is not False and not overridden:
+            yield error(
+                SERVICE_NAME_BREAKS_ENGINE,
+                ("metadata", "name"),
+                f"for a Service named {entry}, pods get {variable}=tcp://..., and {engine.title} "
+                "fails; rename the service, or set enableServiceLinks: false",
+            )
+            return
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
@@ -98,7 +158,8 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     model_findings,
     _name,
-    _names,
+    _role_names,
+    _service_name,
     scheduling_findings,
     kueue_label_findings,
     network_topology_findings,

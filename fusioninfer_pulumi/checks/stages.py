@@ -7,19 +7,17 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
+from fusioninfer_pulumi.checks.model_checks import check_presets
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods import (
-    accelerators,
     engine_checks,
-    kv_transfer_checks,
-    memory,
     ports,
     prefill_decode,
+    resource_checks,
     template_locations,
 )
-from fusioninfer_pulumi.checks.presets import check_presets
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
@@ -33,16 +31,16 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 #: Checks of the finished pods of one role.
 _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.port_findings,
-    accelerators.accelerator_findings,
-    accelerators.claim_and_limit_findings,
+    resource_checks.accelerator_findings,
+    resource_checks.claim_and_limit_findings,
     engine_checks.parallelism_findings,
-    memory.offloading_findings,
-    kv_transfer_checks.transfer_findings,
-    kv_transfer_checks.event_findings,
-    kv_transfer_checks.sidecar_findings,
+    resource_checks.offloading_findings,
+    prefill_decode.transfer_findings,
+    prefill_decode.event_findings,
+    prefill_decode.sidecar_findings,
     ports.startup_findings,
-    memory.memory_findings,
-    memory.disk_findings,
+    resource_checks.memory_findings,
+    resource_checks.disk_findings,
     engine_checks.command_findings,
     engine_checks.model_findings,
     engine_checks.release_findings,
@@ -57,7 +55,7 @@ _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Find
     prefill_decode.agreement_findings,
     prefill_decode.pair_findings,
     prefill_decode.served_findings,
-    accelerators.claim_findings,
+    resource_checks.claim_findings,
 )
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

@@ -228,13 +228,17 @@ class Lines:
 
 
 def _line(node: Any, item: int | None, location: Location) -> int:
-    """The line of a field of a document, or of the nearest one around it."""
-    line = node.start_mark.line
     if item is not None:
         entry = _below(node, "items")
-        node = None if entry is None else (_below(entry[1], item) or (None, None))[1]
+        node = node if entry is None else (_below(entry[1], item) or (None, node))[1]
     if location and _below(node, location[0]) is None:
         location = ("spec", *location)
+    return find_line(node, location)
+
+
+def find_line(node: Any, location: Location) -> int:
+    """The line of a field of a YAML node, or of the nearest one around it."""
+    line = node.start_mark.line
     for part in location:
         entry = _below(node, part)
         if entry is None:

@@ -10,10 +10,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.extras import PluginError
+from fusioninfer_pulumi.findings import closest_name
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.topology.capacity_model import NodePool
@@ -123,13 +124,24 @@ def _run(options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says on one line what is wrong where the usage would not help."""
+    """Names the option or command that was probably meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Rejects an unknown option that resembles one of this command's."""
+        options, rest = super().parse_known_args(args, namespace)
+        for word in rest:
+            near = closest_name(word.partition("=")[0], self._option_string_actions)
+            if word.startswith("--") and near:
+                self.exit(INVALID, f"{self.prog}: unknown option {word}; did you mean {near}?\n")
+        return options, rest
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with status 2."""
-        if message.startswith("argument ") and ": wanted " in message:
-            self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
-        super().error(message)
+        if message.startswith("argument ") and ": wanted " in message:  # the usage would not help
+            self.exit(INVALID, f"{self.prog}: {message.removeprefix('argument ')}\n")
+        start, _, choices = message.partition("(choose from ")
+        near = closest_name(start.split("'")[-2], re.findall(r"[\w-]+", choices)) if choices else ""
+        super().error(f"{message}; did you mean {near}?" if near else message)
 
 
 def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:

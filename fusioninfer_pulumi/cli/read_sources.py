@@ -19,7 +19,6 @@ from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
     Source,
-    resolve_output_names,
 )
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -28,6 +27,7 @@ from fusioninfer_pulumi.findings import (
     Severity,
     error,
     errors,
+    warning,
 )
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
@@ -123,7 +123,7 @@ def read_diff_side(path: str, options: argparse.Namespace) -> Source:
     """
     input_ = _read(path)
     if input_.project:
-        return _project(path, options, marked=True)
+        return _project(input_.path, options, marked=True)
     return _manifests([input_], options, compared=True)
 
 
@@ -159,6 +159,9 @@ def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[S
 
 
 def _read(path: str) -> _Input:
+    file = Path(path)
+    if file.name in (*_PROJECT, "__main__.py") and is_project(file.parent):
+        path = str(file.parent)
     input_ = _Input(path, STDIN if path == "-" else path)
     with _unreadable(input_, input_.name):
         if path != "-" and path and "\0" not in path and Path(path).is_dir():
@@ -203,6 +206,10 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None
         data = _bytes(path)
         if len(data) > MAX_BYTES:
             input_.refuse(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
+            return
+        if file.endswith(".py"):
+            text = "is a Python program; pass the folder of its Pulumi.yaml instead"
+            input_.refuse(file, error(UNREADABLE_FILE, (), text))
             return
         try:
             input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
@@ -286,9 +293,9 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
 def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
     from fusioninfer_pulumi.cli.program import (
+        PROGRAM_WITHOUT_SERVICE,
         ProgramError,
         Secrets,
-        no_service_finding,
         run_program,
     )
 
@@ -305,15 +312,17 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         source.add(path, *problem.findings)
         return source
     source.encrypted = recording.encrypted
-    source.objects = [recorded.manifest for recorded in recording.resources]
-    plans = resolve_output_names(recording.plans, source.objects)
-    for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
+    source.objects = list(recording.objects)
+    for number, service in enumerate(recording.services, start=1):
         file = str(Path(path, service.file)) if service.file else path
         origin = Origin(file, number, line=service.line)
-        findings = tuple((origin, finding) for finding in plan.findings)
-        source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
+        findings = tuple((origin, finding) for finding in service.plan.findings)
+        source.documents.append(
+            PlannedDocument(origin, service.plan, findings, provider=service.provider)
+        )
     if not recording.services and options.command in _ABOUT_SERVICES:
-        source.add(path, no_service_finding())
+        text = "the program creates no InferenceService"
+        source.add(path, warning(PROGRAM_WITHOUT_SERVICE, (), text))
     source.add(path, *recording.findings)
     return source
 

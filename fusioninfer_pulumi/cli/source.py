@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
@@ -191,63 +190,6 @@ UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
 Objects = Sequence[Mapping[str, Any]]
-
-
-def resolve_output_names(plans: Sequence[ServicePlan], objects: Objects) -> list[ServicePlan]:
-    """The plans with the namespaces and host names that their objects state.
-
-    A program passes an Output, such as the name of a Namespace; its objects have the value.
-    """
-    return [_with_hosts(_with_namespace(plan, plans, objects), objects) for plan in plans]
-
-
-def _with_namespace(
-    plan: ServicePlan, plans: Sequence[ServicePlan], objects: Objects
-) -> ServicePlan:
-    if not is_output(plan.namespace):
-        return plan
-    same_name = [other for other in plans if other.service == plan.service]
-    stated = {str(item["metadata"].get("namespace")): None for item in _of(plan, objects)}
-    namespaces = [namespace for namespace in stated if _is_known(namespace)]
-    # Services of one name stand in the order of their constructors, and so do their objects.
-    if len(namespaces) != len(same_name):
-        return plan
-    position = next(at for at, other in enumerate(same_name) if other is plan)
-    return _in_namespace(plan, namespaces[position])
-
-
-def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
-    router, output = plan.routing, plan.namespace
-    plan = replace(plan, namespace=namespace)
-    if router is not None:
-        parents = (
-            replace(parent, namespace=namespace) if parent.namespace is output else parent
-            for parent in router.parents
-        )
-        plan = replace(plan, routing=replace(router, parents=tuple(parents)))
-    return plan
-
-
-def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
-    router = plan.routing
-    if (
-        router is None
-        or router.route is None
-        or not any(map(is_output, router.route.hostnames or ()))
-    ):
-        return plan
-    for item in _of(plan, objects):
-        hosts = (item.get("spec") or {}).get("hostnames") if item["kind"] == "HTTPRoute" else None
-        name = item["metadata"].get("name")
-        if name == router.route.name and hosts and all(map(_is_known, hosts)):
-            route = replace(router.route, hostnames=tuple(hosts))
-            return replace(plan, routing=replace(router, route=route))
-    return plan
-
-
-def _is_known(name: Any) -> bool:
-    """Whether it is a name, not what stands in place of one that is unknown or secret."""
-    return isinstance(name, str) and name.isprintable() and "<" not in name
 
 
 def _of(plan: ServicePlan, objects: Objects) -> Iterator[Mapping[str, Any]]:

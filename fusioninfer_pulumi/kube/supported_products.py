@@ -31,7 +31,6 @@ class Product:
         last: Last release that has the kind, None if none dropped it.
         program: Image whose tag is its release; by default the definitions are annotated with it.
         namespace: Where the program runs by default.
-        shown_by: Field of the definition that no release before `least` has.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Product:
     last: Release | None = None
     program: str = ""
     namespace: str = ""
-    shown_by: str = ""
 
     @property
     def wanted(self) -> str:
@@ -91,7 +89,6 @@ LEADER_WORKER_SET = Product(
     least=(0, 9, 0),
     program="lws",
     namespace="lws-system",
-    shown_by="status.observedGeneration",
 )
 # minTaskMember of a removed replica kept the gang waiting before v1.12.3 and v1.13.1 (gang plugin).
 VOLCANO = Product(

@@ -60,17 +60,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.model = _provide(files, model, source, model.mount_path, _VOLUME)
         if source.scheme in ("pvc", "oci") and model.path is not None:
             files.model += f"/{model.path}"
-    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        adapter_source = parse_model_uri(adapter.uri)
-        if adapter_source is None:
-            continue
-        if by_engine and adapter_source.scheme == "hf" and adapter_source.revision is None:
-            # The engine downloads it with the model, but cannot choose a revision of it.
-            files.adapters[adapter.name] = adapter_source.place
-            continue
-        slug, volume = _slug(adapter.name), f"model-adapter-{index}"
-        path = f"{model.mount_path}-adapters/{slug}"
-        files.adapters[adapter.name] = _provide(files, model, adapter_source, path, volume, slug)
+    _add_adapters(files, model, by_engine=by_engine)
     if by_engine and model.token_secret is not None:
         files.env.append(token_variable(model))
     return files
@@ -94,13 +84,32 @@ def cache_claim(service: str, cache: CacheArgs) -> Any:
     return object_names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
 
 
+def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> None:
+    places: dict[ModelSource, str] = {}
+    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
+        source = parse_model_uri(adapter.uri)
+        if source is None:
+            continue
+        if by_engine and source.scheme == "hf" and source.revision is None:
+            # The engine downloads it with the model, but cannot choose a revision of it.
+            places[source] = source.place
+        if source not in places:  # two names of one adapter share its files
+            path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
+            if path in files.adapters.values():  # names that differ only in other characters
+                path = f"{path}-{index}"
+            volume = f"model-adapter-{index}"
+            places[source] = _provide(files, model, source, path, volume, is_adapter=True)
+        files.adapters[adapter.name] = places[source]
+
+
 def _provide(
     files: ModelFiles,
     model: ModelArgs,
     source: ModelSource,
     path: str,
     volume: str,
-    adapter: str | None = None,
+    *,
+    is_adapter: bool = False,
 ) -> str:
     """Mount or download what the engine does not download itself; return its path.
 
@@ -111,9 +120,9 @@ def _provide(
         return path
     if model.cache is not None and model.cache.warm_up:
         return _warmed(files, source, model.cache, path)
-    name = _VOLUME if adapter is None else _ADAPTERS
+    name = _ADAPTERS if is_adapter else _VOLUME
     files.volumes[name] = {"emptyDir": {}}
-    folder = {} if adapter is None else {"subPath": adapter}
+    folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
     files.mounts.append({**writable, "readOnly": True})
     files.fetched.append((source.fetched, path, writable))

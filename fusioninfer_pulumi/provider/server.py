@@ -75,7 +75,7 @@ class Provider(pulumi.provider.Provider):
         _enter_stack()
         arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
-            made = _construct(name, resource_type, arguments, options)
+            made = construct_component(name, resource_type, arguments, options)
         except InvalidServiceError as problem:
             raise build_property_errors(name, problem.findings) from None
         state = {key: _explained(getattr(made, key), name) for key in OUTPUTS[type(made)]}
@@ -103,9 +103,10 @@ def build_property_errors(name: str, findings: Sequence[Finding]) -> InputProper
     return InputPropertiesError(f"{name} cannot work", details)
 
 
-def _construct(
+def construct_component(
     name: str, token: str, inputs: dict[str, Any], options: pulumi.ResourceOptions | None
 ) -> pulumi.ComponentResource:
+    """Return a component from the properties of a program in another language."""
     if token == TOKEN:
         # Programs in other languages send a mapping of any shape: the constructor checks it.
         return InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)

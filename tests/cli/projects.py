@@ -51,7 +51,7 @@ class Folder:
         return run_program(self.root, stack, **options)
 
     def data(self, stack: str | None = None, **options: Any) -> dict[str, Any]:
-        data = self.run(stack, **options).resources[0].manifest["data"]
+        data = self.run(stack, **options).objects[0]["data"]
         assert isinstance(data, dict)
         return data
 

@@ -56,6 +56,8 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (["plan", STORY_1, "--nodes", "8x8,"], "wanted count x accelerators"),
         (["plan", STORY_1, "--gpus", "8", "--nodes", "1x8"], "not allowed with argument"),
         (["check", STORY_1, "--unknown"], "unrecognized arguments: --unknown"),
+        (["check", STORY_1, "--stict"], "unknown option --stict; did you mean --strict?"),
+        (["chek", STORY_1], "; did you mean check?"),
     ],
 )
 def test_wrong_usage_ends_with_2(
@@ -65,7 +67,7 @@ def test_wrong_usage_ends_with_2(
     out, err = capsys.readouterr()
     assert out == ""
     # How the command is used says nothing about a value.
-    assert ("usage: fusioninfer-pulumi" in err) != ("wanted" in err)
+    assert ("usage: fusioninfer-pulumi" in err) != ("wanted" in err or "unknown option" in err)
     assert told in err.splitlines()[-1]
 
 

@@ -53,13 +53,13 @@ def test_objects_and_plans(run: Run) -> None:
         service("two", "vllm/vllm-openai:v0.11.0")
         """
     )
-    names = [resource.manifest["metadata"]["name"] for resource in recording.resources]
+    names = [item["metadata"]["name"] for item in recording.objects]
     assert [plan.service for plan in recording.plans] == ["one", "two"]
     assert {"one-worker-0", "one-worker-1", "two-worker-0"} <= set(names)
     lws = {
-        resource.manifest["metadata"]["name"]: resource.manifest
-        for resource in recording.resources
-        if resource.manifest["kind"] == "LeaderWorkerSet"
+        item["metadata"]["name"]: item
+        for item in recording.objects
+        if item["kind"] == "LeaderWorkerSet"
     }
     assert "status" not in lws["one-worker-0"]
     assert lws["one-worker-0"]["spec"]["replicas"] == 1

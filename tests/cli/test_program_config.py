@@ -134,7 +134,7 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
     )
     for show in Secrets:
         recording = folder.run(secrets=show)
-        assert remove_marks(recording.resources[0].manifest["data"]) == {
+        assert remove_marks(recording.objects[0]["data"]) == {
             "login": '{"user": "me", "password": "<secret>"}',
             "plain": "<secret>",
             "token": "<secret>",
@@ -172,7 +172,7 @@ def test_which_stack(folder: Folder) -> None:
     assert folder.data() == {"key": "p", "stack": "prod"}
     folder.write("Pulumi.test.yaml", "config: {key: t}\n")
     recording = folder.run()
-    assert recording.resources[0].manifest["data"] == {"key": "None", "stack": "dev"}
+    assert recording.objects[0]["data"] == {"key": "None", "stack": "dev"}
     assert messages(recording) == (
         "no stack selected, running without config (stacks: prod, test); select one with --stack",
     )

@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def names(recording: Recording) -> list[str]:
-    return [resource.manifest["metadata"]["name"] for resource in recording.resources]
+    return [item["metadata"]["name"] for item in recording.objects]
 
 
 def test_first_generation_yaml_is_expanded(run: Run, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_dynamic_providers_do_not_run(run: Run) -> None:
         k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data={"token": Made("made").token})
         """
     )
-    assert recording.resources[0].manifest["data"] == {"token": "<unknown>"}
+    assert recording.objects[0]["data"] == {"token": "<unknown>"}
     (warning,) = messages(recording)
     assert 'dynamic:Resource "made"' in warning
 
@@ -91,5 +91,5 @@ def test_methods_and_existence_are_unknown(run: Run) -> None:
         k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data=data)
         """
     )
-    assert set(recording.resources[0].manifest["data"].values()) == {"<unknown>"}
+    assert set(recording.objects[0]["data"].values()) == {"<unknown>"}
     assert any("Chart/value: its result is unknown" in text for text in messages(recording))

@@ -69,7 +69,7 @@ def test_sys_exit_with_success_ends_the_program(tmp_path: Path) -> None:
         "k8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\n"
         "sys.exit(0)\n"
     )
-    assert len(run_program(tmp_path).resources) == 1
+    assert len(run_program(tmp_path).objects) == 1
 
 
 def test_syntax_error_names_the_place(fails: Fails) -> None:

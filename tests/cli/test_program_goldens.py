@@ -44,11 +44,8 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     except ProgramError as problem:
         return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
     return [
-        *(resource.manifest for resource in recording.resources),
+        *recording.objects,
         {
-            "names": [
-                f"{resource.type_token} {resource.urn_name}" for resource in recording.resources
-            ],
             "plans": [plan.service for plan in recording.plans],
             "warnings": list(messages(recording)),
         },
@@ -97,7 +94,7 @@ def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None
     except ProgramError as problem:
         found: dict[str, Any] = {"error": str(problem).splitlines()}
     else:
-        objects = [resource.manifest for resource in recording.resources]
+        objects = list(recording.objects)
         found = {"objects": objects, "messages": list(messages(recording))}
     expected = {key: row[key] for key in ("objects", "messages", "error") if key in row}
     assert found == ({"messages": []} if "objects" in row else {}) | expected

@@ -15,7 +15,7 @@ Run = Callable[..., Recording]
 
 
 def manifests(recording: Recording) -> list[dict[str, Any]]:
-    return [resource.manifest for resource in recording.resources]
+    return list(recording.objects)
 
 
 def test_a_key_of_the_programs_own_is_still_missed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ Run = Callable[..., Recording]
 
 
 def manifests(recording: Recording) -> list[dict[str, Any]]:
-    return [resource.manifest for resource in recording.resources]
+    return list(recording.objects)
 
 
 def test_custom_resource_spec_is_verbatim(run: Run) -> None:
@@ -41,10 +41,8 @@ def test_custom_resource_spec_is_verbatim(run: Run) -> None:
         )
         """
     )
-    (resource,) = recording.resources
-    assert resource.urn_name == "lws"
-    assert resource.type_token == "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-    assert resource.manifest == {
+    (manifest,) = recording.objects
+    assert manifest == {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
         "metadata": {
@@ -60,9 +58,9 @@ def test_custom_resource_spec_is_verbatim(run: Run) -> None:
             "replicas": 1,
         },
     }
-    assert list(resource.manifest) == ["apiVersion", "kind", "metadata", "spec"]
-    assert list(resource.manifest["metadata"]["labels"]) == ["a", "b"]
-    assert type(resource.manifest["spec"]["replicas"]) is int
+    assert list(manifest) == ["apiVersion", "kind", "metadata", "spec"]
+    assert list(manifest["metadata"]["labels"]) == ["a", "b"]
+    assert type(manifest["spec"]["replicas"]) is int
     assert messages(recording) == ()
     assert recording.plans == ()
 
@@ -80,11 +78,9 @@ def test_patches_are_never_listed(run: Run) -> None:
         k8s.core.v1.ConfigMapList("d", items=[{"metadata": {"name": "x"}, "data": {"a": "b"}}])
         """
     )
-    assert [(resource.urn_name, resource.manifest["kind"]) for resource in recording.resources] == [
-        ("c", "EnvoyPatch"),
-        ("d", "ConfigMapList"),
-    ]
-    assert recording.resources[1].manifest["metadata"] == {}
+    kinds = [manifest["kind"] for manifest in recording.objects]
+    assert kinds == ["EnvoyPatch", "ConfigMapList"]
+    assert recording.objects[1]["metadata"] == {}
 
 
 @pytest.mark.skipif(not hasattr(pulumi, "run"), reason="not in the oldest SDK")

@@ -10,6 +10,11 @@ from cli.projects import PROGRAM, PROJECT, Folder
 from fusioninfer_pulumi.cli.program import ProgramError, run_program
 from fusioninfer_pulumi.cli.read_sources import is_project
 
+UNREADABLE = (
+    "but only Python and YAML programs can be read; run `pulumi preview`, or put the service into "
+    "a manifest or a YAML program"
+)
+
 
 def test_main_in_a_subfolder(folder: Folder) -> None:
     folder.write("Pulumi.yaml", PROJECT + "main: src/\n")
@@ -24,7 +29,7 @@ cwd = os.path.basename(os.getcwd())
 k8s.core.v1.ConfigMap("a", metadata={"name": settings.NAME}, data={"cwd": cwd})
 """,
     )
-    manifest = folder.run().resources[0].manifest
+    manifest = folder.run().objects[0]
     assert (manifest["metadata"]["name"], manifest["data"]["cwd"]) == ("sub", "src")
 
 
@@ -40,11 +45,11 @@ def test_main_is_a_file(folder: Folder) -> None:
     [
         (
             "name: a\nruntime: nodejs\n",
-            "Pulumi.yaml: runtime is nodejs; only Python programs can be read",
+            f"Pulumi.yaml: runtime is nodejs, {UNREADABLE}",
         ),
         (
             "name: a\nruntime: {name: go}\n",
-            "Pulumi.yaml: runtime is go; only Python programs can be read",
+            f"Pulumi.yaml: runtime is go, {UNREADABLE}",
         ),
         ("name: a\n", "Pulumi.yaml: runtime is missing"),
         ("runtime: python\n", "Pulumi.yaml: name is missing"),

@@ -48,7 +48,7 @@ def test_what_a_program_registers_needs_no_server(
         raise AssertionError("the SDK opens a server")
 
     monkeypatch.setattr(grpc.aio, "server", served)  # the child process inherits it
-    assert len(run(REGISTERS).resources) == 1
+    assert len(run(REGISTERS).objects) == 1
 
 
 def test_every_function_that_the_sdk_registers_has_a_keeper() -> None:
@@ -75,7 +75,7 @@ def test_calls_to_the_monitor_are_made_at_once(run: Run, monkeypatch: pytest.Mon
         return original(self, request)
 
     monkeypatch.setattr(Recorder, "RegisterResource", checking)  # the child process inherits it
-    assert run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})').resources
+    assert run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})').objects
 
 
 @pytest.mark.parametrize("name", ["invoke_output", "invoke_output_single"])

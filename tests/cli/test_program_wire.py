@@ -40,8 +40,12 @@ def test_a_spec_is_planned_as_where_it_came_from(seed: int) -> None:
             assert list(render(there)) == list(render(here))
 
 
-def test_an_output_equals_itself_alone(output: Callable[[Any], Any]) -> None:
-    shared, other = output("a"), output("a")
+def test_known_text_replaces_its_output(output: Callable[[Any], Any]) -> None:
+    assert sent([output("a"), output({"a": 1})])[0] == "a"
+
+
+def test_secret_output_equals_only_itself(output: Callable[..., Any]) -> None:
+    shared, other = output("a", secret=True), output("a", secret=True)
     labels = {"one": shared, "two": shared, "three": other}
     args = InferenceServiceArgs.model_validate({"name": "svc", "labels": labels, "roles": [role()]})
     read = sent(args).labels

@@ -28,8 +28,6 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 
 CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 
-_ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
-
 
 def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warn of credentials in the templates of a role."""
@@ -47,7 +45,13 @@ def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Fin
         for index, container in enumerate(spec.get(key) or ()):
             here = (*at, "spec", key, index)
             yield from check_variables(here, container.get("env") or ())
-            yield from _arguments(here, container)
+            for field in ("command", "args"):
+                words = container.get(field)
+                words = words if isinstance(words, (list, tuple)) else ()
+                for position, name in find_credential_arguments(words):
+                    yield _credential(
+                        (*here, field, position), name, "take it from a variable, $(NAME), and "
+                    )
 
 
 def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
@@ -55,26 +59,16 @@ def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Ite
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         if is_credential(name, variable.get("value")):
-            yield warning(
-                CREDENTIAL_IN_PLAIN_TEXT,
-                (*at, "env", index, "value"),
-                f"{name} is a credential in plain text: anyone who can read pods can read it; "
-                f"{_ADVICE}",
-            )
+            yield _credential((*at, "env", index, "value"), name)
 
 
-def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    for key in ("command", "args"):
-        words = container.get(key)
-        for index, name in find_credential_arguments(
-            words if isinstance(words, (list, tuple)) else ()
-        ):
-            yield warning(
-                CREDENTIAL_IN_PLAIN_TEXT,
-                (*at, key, index),
-                f"{name} is a credential in plain text: anyone who can read pods can read it; "
-                f"take it from a variable, $(NAME), and {_ADVICE}",
-            )
+def _credential(at: Location, name: str, advice: str = "") -> Finding:
+    return warning(
+        CREDENTIAL_IN_PLAIN_TEXT,
+        at,
+        f"{name} is a credential in plain text: anyone who can read pods can read it; {advice}put "
+        "it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}",
+    )
 
 
 #: Fields of a Job's pod by those that users write.

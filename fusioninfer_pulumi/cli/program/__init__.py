@@ -6,22 +6,18 @@ Importing this package does not import pulumi; `run_program` does, when it is ca
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import (
+    PROGRAM_WITHOUT_SERVICE,
     ProgramError,
-    ProgramService,
-    Recorded,
     Recording,
     Secrets,
-    no_service_finding,
     remove_marks,
 )
 
 __all__ = [
+    "PROGRAM_WITHOUT_SERVICE",
     "ProgramError",
-    "ProgramService",
-    "Recorded",
     "Recording",
     "Secrets",
-    "no_service_finding",
     "remove_marks",
     "run_program",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import faulthandler
 import importlib
 import inspect
 import io
@@ -38,10 +39,8 @@ from fusioninfer_pulumi.cli.program.parent_process import Request
 from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
 from fusioninfer_pulumi.cli.program.recording import (
-    PROGRAM_ENDED,
     PROGRAM_FAILED,
     ProgramError,
-    use_mark_key,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import CollectedService, collect_services
 from fusioninfer_pulumi.findings import InvalidServiceError, error
@@ -56,6 +55,7 @@ _MAX_FRAMES = 8
 _SERIALISING = "While processing resource: "
 #: Shorter values occur in too many words. Pulumi's command line has the same limit.
 _SHORTEST_SECRET = 3
+
 
 #: Fields that the API server sets in metadata, Services and claims, in the SDK and in YAML.
 _SERVER_SET = frozenset(
@@ -81,12 +81,12 @@ def main(connection: Connection, request: Request) -> None:
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )
-    use_mark_key(request.key)
     program = request.project.program
     importlib.invalidate_caches()  # the folder may have been written a moment ago
     os.chdir(program.parent)
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
+
     lock = threading.Lock()
 
     def send(message: Any) -> None:
@@ -98,23 +98,8 @@ def main(connection: Connection, request: Request) -> None:
         except OSError:  # the program has closed it, such as with `os.closerange`
             os._exit(1)
 
-    def give_up() -> None:
-        text = f"the program did not end within {request.limit:g} s; it is blocked at"
-        stacks = sys._current_frames()  # noqa: SLF001  # its documented name
-        frames = [
-            frame
-            for thread in threading.enumerate()
-            if not thread.daemon and thread.ident in stacks
-            for frame in traceback.extract_stack(stacks[thread.ident])
-        ]
-        finding = error(PROGRAM_ENDED, (), f"{text} (raise --timeout to allow more):")
-        send((replace(finding, frames=_user_frames(frames, request.project.root)),))
-        os._exit(1)
-
-    watchdog = threading.Timer(request.limit, give_up)
-    watchdog.daemon = True
-    watchdog.start()
-    recorder = Recorder(request.secrets)
+    faulthandler.dump_traceback_later(request.limit)
+    recorder = Recorder(request.secrets, request.project)
     try:
         services = _run(request.project, request.config, recorder, send)
         outcome: Any = recorder.outcome(services)
@@ -124,15 +109,24 @@ def main(connection: Connection, request: Request) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes an UnknownOutput for each Output, and no class of the program's own."""
+    """Writes known texts in place of Outputs, UnknownOutput for others, and no program's class."""
 
     def reducer_override(self, value: Any) -> Any:
         if is_output(value):
-            return UnknownOutput, ()
+            text = asyncio.get_event_loop().run_until_complete(_known(value))
+            return (str, (text,)) if isinstance(text, str) else (UnknownOutput, ())
         for plain in (str, int, float):
             if isinstance(value, plain) and not isinstance(value, enum.Enum):
                 return plain, (plain(value),)
         return NotImplemented
+
+
+async def _known(output: Output[Any]) -> Any:
+    """Returns the value of an Output, None if it is secret or unknown."""
+    with contextlib.suppress(Exception):
+        if not await output.is_secret():
+            return await asyncio.wait_for(output.future(), _GRACE)
+    return None
 
 
 def _run(
@@ -172,7 +166,12 @@ def _run(
     def body() -> None:
         pulumi.runtime.register_stack_transformation(recorder.constructed)
         with contextlib.suppress(SystemExit), _failing_exits():
-            runpy.run_path(str(project.program), run_name="__main__")
+            if project.runtime == "yaml":
+                from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
+
+                YamlProgram(project).run()
+            else:
+                runpy.run_path(str(project.program), run_name="__main__")
 
     with contextlib.suppress(SystemExit), _failing_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(body))

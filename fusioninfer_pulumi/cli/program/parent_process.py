@@ -32,7 +32,6 @@ from fusioninfer_pulumi.cli.program.recording import (
     ProgramService,
     Recording,
     Secrets,
-    key,
     masked,
     refused,
 )
@@ -42,8 +41,8 @@ from fusioninfer_pulumi.findings import Finding
 LIMIT = 300.0
 #: Forking is quick, and safe without threads. Other systems than Linux start some.
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
-#: Seconds in which a program whose time is over reports where it waits.
-_GRACE = 3.0
+#: Seconds in which a program whose time is over prints where its threads are.
+_GRACE = 1.0
 #: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
 #: Bytes that a program may print; a temporary file keeps them until it ends.
@@ -58,7 +57,6 @@ class Request:
         project: The project.
         config: The configuration of the stack.
         secrets: What stands in place of secret values in objects.
-        key: The key of the marks of secret values.
         limit: Seconds after which the program is ended.
         printed: The file for what the program and its own child processes print.
     """
@@ -66,7 +64,6 @@ class Request:
     project: Project
     config: StackConfig
     secrets: Secrets
-    key: bytes
     limit: float
     printed: str
 
@@ -107,7 +104,7 @@ def run_program(
     with os.fdopen(descriptor, "rb") as printed:
         try:
             with working(f"{folder}: running the program"):
-                request = Request(project, config, secrets, key(), limit, path)
+                request = Request(project, config, secrets, limit, path)
                 outcome = _outcome(child.main, request, hidden, printed)
         except ProgramError as problem:
             outcome = problem.findings
@@ -136,7 +133,7 @@ def run_program(
     finally:
         os.chdir(before)
     found = (*config.findings, *_masked(outcome["findings"], hidden))
-    return Recording(outcome["resources"], services, found, config.encrypted)
+    return Recording(outcome["objects"], services, found, config.encrypted)
 
 
 def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
@@ -166,7 +163,7 @@ def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -
                 hidden.add(message)
             elif message is not None:
                 outcome = message
-        if outcome is None:
+        if outcome is None or process.exitcode is None:
             raise refused(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
         return outcome
     finally:
@@ -196,7 +193,10 @@ def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[Any]:
 
 def _how_it_ended(status: int | None, limit: float) -> str:
     if status is None:
-        return f"the program did not end within {limit:g} s"
+        return (
+            f"the program did not end within {limit:g} s (raise --timeout to allow more); "
+            "the lines above show where each of its threads is"
+        )
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), as the system does when memory runs out"
     how = "it called os._exit"

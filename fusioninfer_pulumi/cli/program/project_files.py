@@ -35,12 +35,14 @@ _DECLARATION = {"type", "default", "value", "description", "secret", "items"}
 
 @dataclass(frozen=True)
 class Project:
-    """A Pulumi project with a Python program.
+    """A Pulumi project with a program in Python or YAML.
 
     Attributes:
         root: The folder that holds `Pulumi.yaml`.
         name: The project's name, which is also the namespace of its own config keys.
         program: The file that is run.
+        runtime: `python` or `yaml`.
+        content: The YAML program, empty for Python.
         stacks: The folder that holds the stacks' config files.
         declared: The `config` block, with values of YAML types.
         spelled: The same with scalars as they are spelled.
@@ -49,6 +51,8 @@ class Project:
     root: Path
     name: str
     program: Path
+    runtime: str
+    content: dict[str, Any]
     stacks: Path
     declared: dict[str, Any]
     spelled: dict[str, Any]
@@ -72,7 +76,7 @@ class StackConfig:
 
 
 def load_project(folder: Path) -> Project:
-    """The project in a folder; raises ProgramError if it holds no Python program to run."""
+    """The project in a folder; raises ProgramError if it holds no program to run."""
     path = _project_file(folder)
     if path is None:
         raise refused(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
@@ -80,7 +84,7 @@ def load_project(folder: Path) -> Project:
     name = content.get("name")
     if not isinstance(name, str) or not name:
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: name is missing")
-    _check_runtime(path.name, content.get("runtime"))
+    runtime = _read_runtime(path.name, content.get("runtime"))
     config = content.get("config") or {}
     # Before `stackConfigDir` existed, a plain string under `config` named that folder.
     stacks = content.get("stackConfigDir") or (config if isinstance(config, str) else ".")
@@ -89,10 +93,13 @@ def load_project(folder: Path) -> Project:
     if not isinstance(config, dict):
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
     root = folder.resolve()
+    program = _program(path, root, content.get("main"), runtime)
     return Project(
         root=root,
         name=name,
-        program=_program(path.name, root, content.get("main")),
+        program=program,
+        runtime=runtime,
+        content=_read_mapping(program)[0] if runtime == "yaml" else {},
         stacks=root / str(stacks),
         declared=config,
         spelled=spelled.get("config") or {} if config else {},
@@ -153,25 +160,32 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return contents[0], spelled
 
 
-def _check_runtime(file: str, runtime: Any) -> None:
+def _read_runtime(file: str, runtime: Any) -> str:
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
     if name is None:
         raise refused(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
-    if name != "python":
-        text = f"{file}: runtime is {name}; only Python programs can be read"
+    if name not in ("python", "yaml"):
+        text = (
+            f"{file}: runtime is {name}, but only Python and YAML programs can be read; run "
+            "`pulumi preview`, or put the service into a manifest or a YAML program"
+        )
         raise refused(PROJECT_FILE_INVALID, text)
+    return str(name)
 
 
-def _program(file: str, root: Path, main: Any) -> Path:
+def _program(file: Path, root: Path, main: Any, runtime: str) -> Path:
     if main is not None and not isinstance(main, str):
-        raise refused(PROJECT_FILE_INVALID, f"{file}: main must be a path")
+        raise refused(PROJECT_FILE_INVALID, f"{file.name}: main must be a path")
     entry = root / (main or ".")
     if entry.is_dir():
+        if runtime == "yaml":
+            main_file = entry / "Main.yaml"
+            return (main_file if main_file.is_file() else file).resolve()
         entry = entry / _MAIN_MODULE
         if not entry.is_file():
             raise refused(PROJECT_FILE_INVALID, f"no {_MAIN_MODULE} in {main or 'this directory'}")
     elif not entry.is_file():
-        raise refused(PROJECT_FILE_INVALID, f"{file}: main is {main}, which does not exist")
+        raise refused(PROJECT_FILE_INVALID, f"{file.name}: main is {main}, which does not exist")
     return entry.resolve()
 
 

@@ -21,20 +21,21 @@ from pulumi.resource import ResourceTransformationArgs
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, Mocks
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
-from pulumi.runtime.settings import get_project, get_root_directory, get_stack
+from pulumi.runtime.settings import get_project, get_stack
 
+from fusioninfer_pulumi.cli.finding_formats import find_line
+from fusioninfer_pulumi.cli.program.project_files import Project
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_MESSAGE,
     SECRET,
     UNKNOWN_WITHOUT_PULUMI,
-    Recorded,
     Secrets,
 )
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE, CollectedService
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
-from fusioninfer_pulumi.loading.yaml_text import documents
+from fusioninfer_pulumi.loading.yaml_text import documents, nodes
 
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
@@ -56,11 +57,12 @@ class Recorder(MockMonitor):
     secret.
     """
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Secrets, project: Project) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
         self._findings: list[tuple[int, Finding]] = []
         self._secrets = secrets
-        self._recorded: list[tuple[int, Recorded]] = []
+        self._project = project
+        self._objects: list[tuple[int, dict[str, Any]]] = []
         self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
         self._constructions = 0
         self._states: dict[str, Struct] = {}
@@ -77,7 +79,7 @@ class Recorder(MockMonitor):
         for _, finding in sorted(self._findings, key=itemgetter(0)):
             findings.setdefault(finding.message, finding)
         return {
-            "resources": tuple(item for _, item in sorted(self._recorded, key=itemgetter(0))),
+            "objects": tuple(item for _, item in sorted(self._objects, key=itemgetter(0))),
             "services": [
                 (service.name, service.args, service.plan.findings, place)
                 for service, place in zip(services, places, strict=True)
@@ -107,9 +109,9 @@ class Recorder(MockMonitor):
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._parents:
-            raise RunError(
-                f"Duplicate resource URN '{urn}'; try giving it a unique name{_place(request)}"
-            )
+            file, line = self._source(request)
+            place = f" ({file}:{line})" if line else ""
+            raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
         self._parents[urn] = request.parent
         self._transforms[urn] = [callback.token for callback in request.transforms]
         # The engine's order: own transforms, then each ancestor's, then the stack's.
@@ -224,7 +226,7 @@ class Recorder(MockMonitor):
         token, name = request.type, request.name
         if token == TOKEN:
             provider = request.providers.get("kubernetes", "").rpartition("::")[0]
-            place = (*_source(request), provider.rpartition("::")[2])
+            place = (*self._source(request), provider.rpartition("::")[2])
             self._services.append((position, place))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing"
@@ -240,8 +242,7 @@ class Recorder(MockMonitor):
             self.warn(UNKNOWN_WITHOUT_PULUMI, f"{text}, which is not shown", position)
         if not (request.custom and _is_object(token, inputs)):
             return properties
-        manifest = _manifest(token, name, inputs, self._secrets)
-        self._recorded.append((position, Recorded(name, token, manifest)))
+        self._objects.append((position, _manifest(token, name, inputs, self._secrets)))
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
             # The provider will generate the name.
@@ -251,6 +252,19 @@ class Recorder(MockMonitor):
     def _position(self, request: Any) -> int:
         waiting = self._constructed[request.type, request.name]
         return waiting.popleft() if waiting else self._constructions
+
+    def _source(self, request: Any) -> tuple[str, int | None]:
+        """The file and the line where the program declares a resource, as far as they are known."""
+        if self._project.runtime == "yaml":
+            file = self._project.program
+            (program,) = nodes(file.read_text(encoding="utf-8"))
+            declared = find_line(program, ("resources", request.name))
+            return str(file.relative_to(self._project.root)), declared
+        position = request.sourcePosition
+        file = Path(unquote(urlsplit(position.uri).path))
+        root = self._project.root
+        name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+        return (name, position.line) if position.line else ("", None)
 
 
 class Engine:
@@ -272,21 +286,6 @@ class Engine:
         """Accepts any demand on the CLI's version: there is no CLI."""
 
 
-def _source(request: Any) -> tuple[str, int | None]:
-    """The file and the line where the program constructs a resource, as far as they are known."""
-    position = request.sourcePosition
-    file = Path(unquote(urlsplit(position.uri).path))
-    root = Path(str(get_root_directory()))
-    name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
-    return (name, position.line) if position.line else ("", None)
-
-
-def _place(request: Any) -> str:
-    """Where the program constructs a resource, as an addition to a message."""
-    file, line = _source(request)
-    return f" ({file}:{line})" if line else ""
-
-
 def _answer(result: Inputs) -> Any:
     """A provider's answer; not the protobuf message, which older SDKs call otherwise."""
     struct = Struct()
@@ -305,7 +304,7 @@ def _is_object(token: str, inputs: Inputs) -> bool:
 
 
 def _manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
-    """The object that a registration describes, with keys in the order that `Recorded` documents.
+    """The object that a registration describes, with keys in the order that `Recording` documents.
 
     The provider names an object without `metadata.name` after the resource, with a suffix that
     only the deployment knows.

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROGRAM_ENDED = Rule("program-ended")
@@ -28,27 +27,8 @@ STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 T = TypeVar("T")
-#: Key of the hashes in marks; the processes that this one starts get the same (see `mark_with`).
-_KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One Kubernetes object that a program registered.
-
-    Attributes:
-        urn_name: Its logical (Pulumi) name.
-        type_token: Its Pulumi type, such as `kubernetes:apps/v1:Deployment`.
-        manifest: The object: `apiVersion`, `kind`, `metadata`, then its other fields in
-            alphabetical order, as the keys of every mapping inside are (the SDK hands properties
-            over as a protobuf map, which has no order). `metadata` is always a mapping.
-    """
-
-    urn_name: str
-    type_token: str
-    manifest: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,15 +56,17 @@ class Recording:
     """Everything that one run of a program brought to light.
 
     Attributes:
-        resources: The objects, in the order in which the program constructed them; what an object
-            depends on comes before it.
+        objects: The Kubernetes objects, in the order in which the program constructed them; what
+            an object depends on comes before it. Each is `apiVersion`, `kind`, `metadata` (always a
+            mapping), then its other fields in alphabetical order, as the keys of all mappings are:
+            the SDK passes properties as a protobuf map, which has no order.
         services: The InferenceService components, in the same order.
         findings: Warnings: what is missing here because only the engine can expand it, and what
             the program itself warned about; no text twice.
         encrypted: The ciphertext of each encrypted value of the stack's config.
     """
 
-    resources: tuple[Recorded, ...]
+    objects: tuple[dict[str, Any], ...]
     services: tuple[ProgramService, ...]
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str] = field(default_factory=dict)
@@ -112,24 +94,9 @@ class ProgramError(Exception):
         return "\n".join(str(finding) for finding in self.findings)
 
 
-def no_service_finding() -> Finding:
-    """Says that a program made no InferenceService."""
-    return warning(PROGRAM_WITHOUT_SERVICE, (), "the program creates no InferenceService")
-
-
 def refused(rule: Rule, message: str) -> ProgramError:
     """An error of one line."""
     return ProgramError(error(rule, (), message))
-
-
-def key() -> bytes:
-    """The key of this process's marks."""
-    return bytes(_KEY)
-
-
-def use_mark_key(other: bytes) -> None:
-    """Makes the marks of this process those of another one."""
-    _KEY[:] = other
 
 
 class Secrets(enum.Enum):
@@ -145,7 +112,7 @@ class Secrets(enum.Enum):
             return value
         if self is Secrets.MASKED:
             return SECRET
-        mark = hashlib.blake2b(repr(value).encode(), key=_KEY, digest_size=32).hexdigest()
+        mark = hashlib.sha256(repr(value).encode()).hexdigest()
         return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
 
 

@@ -1,0 +1,206 @@
+"""Runs a Pulumi YAML program with the SDK for Python, in place of Pulumi's language host."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from pulumi import Output, RunError
+from pulumi.output import UNKNOWN
+
+from fusioninfer_pulumi.cli.program.project_files import Project
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES
+from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
+from fusioninfer_pulumi.provider.server import construct_component
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
+_COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
+#: Resources of the Kubernetes provider that become further resources.
+_REMOTE = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
+_CUSTOM_RESOURCE = "kubernetes:apiextensions.k8s.io:CustomResource"
+#: Functions that need no provider.
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "join": lambda args: args[0].join(map(str, args[1])),
+    "select": lambda args: args[1][int(args[0])],
+    "split": lambda args: args[1].split(args[0]),
+    "toJSON": json.dumps,
+    "toBase64": lambda text: base64.b64encode(text.encode()).decode(),
+    "fromBase64": lambda text: base64.b64decode(text).decode(),
+    "readFile": lambda path: Path(path).read_text(encoding="utf-8"),
+}
+
+
+class YamlProgram:
+    """A YAML program, whose values are computed when they are first read."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._content = project.content
+        self._values: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """Registers all resources, and reads all outputs."""
+        for section in ("resources", "outputs"):
+            if not isinstance(self._content.get(section) or {}, dict):
+                raise RunError(f"{section} must be a mapping")
+        for name in self._content.get("resources") or {}:
+            self._named(name)
+        self._value(self._content.get("outputs"))
+
+    def _named(self, name: str) -> Any:
+        """Returns a resource, variable or config value, or a value of the program itself."""
+        if name in self._values:
+            if self._values[name] is self:
+                raise RunError(f"{name} refers to itself")
+            return self._values[name]
+        self._values[name] = self
+        resources, variables = (self._content.get(key) or {} for key in ("resources", "variables"))
+        value: Any
+        if name in resources:
+            value = self._resource(name, resources[name])
+        elif name in variables:
+            value = self._value(variables[name])
+        elif name in self._project.declared:
+            value = _read_config(name, self._project.declared[name])
+        elif name == "pulumi":
+            value = {
+                "cwd": str(Path.cwd()),
+                "organization": pulumi.get_organization(),
+                "project": pulumi.get_project(),
+                "rootDirectory": str(self._project.root),
+                "stack": pulumi.get_stack(),
+            }
+        else:
+            raise RunError(f"${{{name}}}: the program has no resource, variable or config {name}")
+        self._values[name] = value
+        return value
+
+    def _value(self, value: Any) -> Any:
+        """Returns a value with its references and functions replaced by their results."""
+        if isinstance(value, list):
+            return [self._value(item) for item in value]
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, dict):
+            return value
+        function = next(iter(value), "")
+        if len(value) == 1 and str(function).startswith("fn::"):
+            return _call(function.removeprefix("fn::"), self._value(value[function]))
+        return {key: self._value(item) for key, item in value.items()}
+
+    def _text(self, text: str) -> Any:
+        whole = _REFERENCE.fullmatch(text)
+        if whole and whole[1] is not None:
+            return self._referenced(whole[1])
+        parts: list[Any] = []
+        end = 0
+        for match in _REFERENCE.finditer(text):
+            literal = "${" if match[1] is None else self._referenced(match[1])
+            parts += [text[end : match.start()], literal]
+            end = match.end()
+        parts.append(text[end:])
+        return Output.concat(*parts) if has_output(parts) else "".join(map(str, parts))
+
+    def _referenced(self, path: str) -> Any:
+        steps = [
+            int(match[2]) if match[2] else match[1] or match[3] for match in _STEP.finditer(path)
+        ]
+        if not steps:
+            raise RunError(f"${{{path}}}: a name is missing")
+        value = self._named(str(steps[0]))
+        for step in steps[1:]:
+            value = _member(value, step)
+        return value
+
+    def _resource(self, name: str, declared: Any) -> pulumi.Resource:
+        if not isinstance(declared, dict) or "type" not in declared:
+            raise RunError(f"resources.{name}: type is missing")
+        properties = self._value(declared.get("properties") or {})
+        options = self._options(declared.get("options") or {})
+        logical = str(declared.get("name", name))
+        token = str(declared["type"])
+        token = _COMPONENTS.get(token, token)
+        if token in _COMPONENTS.values():
+            return construct_component(logical, token, properties, options)
+        if token.startswith("pulumi:providers:"):
+            package = token.removeprefix("pulumi:providers:")
+            return pulumi.ProviderResource(package, logical, properties, options)
+        if _REMOTE.match(token):
+            return pulumi.ComponentResource(token, logical, properties, options, remote=True)
+        if isinstance(declared.get("get"), dict):
+            identifier = self._value(declared["get"].get("id"))
+            options = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(id=identifier))
+        elif token == _CUSTOM_RESOURCE:
+            token = f"kubernetes:{properties.get('apiVersion')}:{properties.get('kind')}"
+        return pulumi.CustomResource(token, logical, properties, options)
+
+    def _options(self, declared: Mapping[str, Any]) -> pulumi.ResourceOptions:
+        """Returns the options that change what is registered; others are for deployments."""
+        read = {
+            key: self._value(declared.get(key))
+            for key in ("provider", "providers", "parent", "dependsOn")
+        }
+        depends_on = read.pop("dependsOn")
+        return pulumi.ResourceOptions(**read, depends_on=depends_on)
+
+
+def _read_config(name: str, declared: Any) -> Any:
+    namespace, _, key = name.rpartition(":")
+    text = pulumi.Config(namespace or None).require(key)
+    default = declared
+    if isinstance(declared, dict):
+        default = declared.get("default", declared.get("value"))
+        kind = declared.get("type")
+    else:
+        kind = None
+    is_text = kind.lower() == "string" if isinstance(kind, str) else isinstance(default, str)
+    value = text if is_text else yaml.safe_load(text)
+    full = name if namespace else f"{pulumi.get_project()}:{name}"
+    secret = isinstance(declared, dict) and declared.get("secret") is True
+    return Output.secret(value) if secret or pulumi.runtime.is_config_secret(full) else value
+
+
+def _call(function: str, argument: Any) -> Any:
+    if function == "secret":
+        return Output.secret(argument)
+    if function not in _FUNCTIONS:
+        is_invoke = function.lower() == "invoke"
+        token = argument.get("function") if is_invoke else function
+        result: Any = pulumi.runtime.invoke_output(
+            str(token), argument.get("arguments") if is_invoke else {}
+        )
+        return result
+    if has_output(argument):
+        return Output.from_input(argument).apply(_FUNCTIONS[function])
+    try:
+        return _FUNCTIONS[function](argument)
+    except (AttributeError, LookupError, TypeError, ValueError, OSError) as problem:
+        raise RunError(f"fn::{function}: {problem}") from None
+
+
+def _member(value: Any, step: str | int) -> Any:
+    """Returns a property or item; one that only a deployment knows is unknown."""
+    if isinstance(value, pulumi.Resource):
+        member = getattr(value, str(step), None)
+        return member if is_output(member) else value.urn.apply(lambda _urn: UNKNOWN)
+    if is_output(value):
+        return value.apply(lambda known: _item(known, step, UNKNOWN))
+    item = _item(value, step, None)
+    if item is None:
+        raise RunError(f"no property {step}")
+    return item
+
+
+def _item(value: Any, step: str | int, missing: Any) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError, TypeError):
+        return missing
