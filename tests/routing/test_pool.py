@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, only, pair, routed
-from samples import Manifest, container, listening, problems, role, said, template, warnings
-
-from fusioninfer_pulumi.findings import Severity
+from samples import Manifest, container, listening, problems, role, template, warnings
 
 SERVICE, TYPE = "fusioninfer.io/service", "fusioninfer.io/component-type"
 LEADERS = {SERVICE: "svc", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
