@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import IMAGES, PICKERS, only
+from e2e.routers import IMAGES, only, picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
 
@@ -135,16 +135,10 @@ def test_prefix_blocks_have_at_least_64_tokens(
         assert not sticks(picker, "z" * (characters - 1))
 
 
-@pytest.mark.proves(
-    "prefix-cache tells conversations apart behind a system prompt of 12,000 tokens",
-    needs="llm-d-epp is on PATH",
-)
-@pytest.mark.parametrize("version", sorted(PICKERS))
+@picker_versions("Conversations behind a system prompt of 12,000 tokens keep their pods")
 def test_conversations_behind_a_long_system_prompt_keep_their_pods(
     fleet: Fleet, version: str
 ) -> None:
-    if not PICKERS[version].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
     system = STORY * 600
     with fleet.picker(version, strategy="prefix-cache") as picker:
         pods = sorted(fleet.engines)
