@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
@@ -33,29 +32,28 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
     for budget in built.plan.operations.budgets:
         role = budget.role
         args = role.args.disruption_budget or built.args.disruption_budget
-        at: Location = ("disruptionBudget",)
-        if role.args.disruption_budget is not None:
-            at = ("roles", role.position, *at)
-        if args is not None and not budget.replicas:
-            yield _eviction_finding(args, role, at)
-
-
-def _eviction_finding(args: DisruptionBudgetArgs, role: RolePlan, at: Location) -> Finding:
-    field = (*at, "maxUnavailable" if args.min_available is None else "minAvailable")
-    count = len(role.replicas)
-    kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
-    if role.scaled_externally:
-        message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
-        return error(FIELD_OUT_OF_PLACE, field, message)
-    if kept > count:
-        message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
-        return error(OUT_OF_RANGE, field, message)
-    return warning(
-        DISRUPTION_BUDGET_BLOCKS_EVICTION,
-        field,
-        f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
-        "never finish; add a replica, or delete the pods by hand",
-    )
+        if args is None or budget.replicas:
+            continue
+        at = (
+            "disruptionBudget",
+            "maxUnavailable" if args.min_available is None else "minAvailable",
+        )
+        field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
+        count = len(role.replicas)
+        kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+        if role.scaled_externally:
+            message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
+            yield error(FIELD_OUT_OF_PLACE, field, message)
+        elif kept > count:
+            message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
+            yield error(OUT_OF_RANGE, field, message)
+        else:
+            yield warning(
+                DISRUPTION_BUDGET_BLOCKS_EVICTION,
+                field,
+                f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+                "never finish; add a replica, or delete the pods by hand",
+            )
 
 
 MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
