@@ -96,6 +96,9 @@ class KedaArgs(SpecModel):
     fallback: KedaFallbackArgs | None = None
     """Replicas while the metrics cannot be had."""
 
+    triggers: list[dict[str, Any]] | None = None
+    """Further triggers of any type, such as `cpu` or `cron`, passed on."""
+
 
 class AutoscalingArgs(SpecModel):
     """Scales the replicas of a role; needs `layout: PerRole`."""
@@ -132,7 +135,8 @@ class AutoscalingArgs(SpecModel):
 
     @model_validator(mode="after")
     def _bounds(self) -> AutoscalingArgs:
-        if self.target is None and not self.metrics:
+        triggers = self.keda is not None and self.keda.triggers
+        if self.target is None and not self.metrics and not triggers:
             raise rule_error(FIELD_REQUIRED, "needs target or metrics: what the replicas follow")
         if self.target is None and self.target_requests is not None:
             raise rule_error(FIELD_REQUIRED, "targetRequests needs target, whose value it is")

@@ -635,6 +635,9 @@ class KedaArgsDict(TypedDict, total=False):
     fallback: KedaFallbackArgs | KedaFallbackArgsDict | None
     """Replicas while the metrics cannot be had."""
 
+    triggers: Sequence[Mapping[str, Any]] | None
+    """Further triggers of any type, such as `cpu` or `cron`, passed on."""
+
 
 class KedaFallbackArgsDict(TypedDict, total=False):
     """Replicas while the metrics cannot be had."""

@@ -85,17 +85,20 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
+        fields = args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}
+        triggers = fields.pop("triggers", ())
         spec = {
             "scaleTargetRef": target,
             "minReplicaCount": args.min_replicas,
             "maxReplicaCount": args.max_replicas,
-            **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
+            **fields,
             **advanced,
             "triggers": [
                 # A query of ours without a result is an error, which leaves the replicas alone,
                 # and not zero.
                 *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
                 *(_trigger(args, metric) for metric in args.metrics),
+                *triggers,
             ],
         }
         return build_object("keda.sh/v1alpha1", planned.kind, named, spec=spec)

@@ -81,6 +81,8 @@ class KedaArgs(SpecModel):
     "Replicas without activity; below `minReplicas`."
     fallback: KedaFallbackArgs | None = None
     "Replicas while the metrics cannot be had."
+    triggers: list[dict[str, Any]] | None = None
+    "Further triggers of any type, such as `cpu` or `cron`, passed on."
 
 class AutoscalingArgs(SpecModel):
     """Scales the replicas of a role; needs `layout: PerRole`."""
