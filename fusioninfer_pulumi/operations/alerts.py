@@ -1,4 +1,4 @@
-"""The PrometheusRule of a service: what `docs/alerts.md` explains, an alert each."""
+"""The PrometheusRule of a service; `docs/alerts.md` explains its alerts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Alert:
 
 
 def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
-    """Yields the alerts of a service; without monitors of engines, those of the picker alone."""
+    """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
     for role in monitoring.engines:
         yield from _of_role(plan, role)
     if monitoring.engines:
@@ -79,7 +79,7 @@ def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
 
 
 def least_replicas(role: RolePlan) -> int:
-    """Returns how many replicas a role has at least: an autoscaler may remove the others."""
+    """Return the least number of replicas of a role: an autoscaler may remove the others."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -189,14 +189,14 @@ def _ratio(hits: str, queries: str, window: str) -> str:
 
 
 def _whole(duration: str) -> str:
-    """A duration as Prometheus reads it, without fractions."""
+    """Return a duration in Prometheus's form, in whole seconds."""
     return f"{int(seconds(duration) or 0)}s"
 
 
 def prometheus_rule(
     plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
-    """Builds the PrometheusRule with these alerts."""
+    """Build the PrometheusRule."""
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK

@@ -1,16 +1,16 @@
-"""Autoscalers of roles, and what `autoscaling.target` follows: metrics and values.
+"""Autoscalers of roles, with the metrics and values of `autoscaling.target`.
 
-Every number is one of the whole service, shared by the replicas: it measures the demand, and pods
-that load their model change nothing of it. Roles of prefill and decode follow the same numbers, by
-values in the ratio of their replicas, so that they keep it.
+Every metric is a sum over the service, divided by the replicas: it measures demand, and pods that
+still load their model do not change it. Prefill and decode roles use the same metrics, with values
+in the ratio of their replicas, so that they keep this ratio.
 
 Values:
-    Requests in flight: 100 for each replica. The endpoint pickers' concurrency detector takes that
-        for the room of an engine (v1.5.0 `saturationdetector/concurrency`).
-    Requests that wait: 5, and KV cache in use: 0.8. Above either of them the pickers' utilization
-        detector takes an engine for full (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
-        `KVCacheUtilThreshold`). Google's guide to autoscaling of LLMs begins with 3 to 5 in a
-        queue, and advises it for throughput, and the batch size for latency.
+    Requests in flight: 100 for each replica, the default capacity of an engine in the endpoint
+        pickers' concurrency detector (v1.5.0 `saturationdetector/concurrency`).
+    Waiting requests: 5, and KV cache usage: 0.8. Above either value the pickers' utilization
+        detector considers an engine saturated (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
+        `KVCacheUtilThreshold`). Google's guide to autoscaling LLMs starts with a queue of 3 to 5,
+        and recommends the queue for throughput, the batch size for latency.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) 
 
 
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
-#: Where the KV cache of a request is while it is decoded.
+#: Component types whose pods decode.
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
 
 

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
-#: Stands in the panels for the GPUs of all replicas that serve.
+#: Placeholder in the panels for the GPUs of all ready replicas.
 _GPUS = "$gpus"
 #: Grafana's longest uid.
 _UID = 40
@@ -76,7 +76,7 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
         for target in panel.get("targets", ()):
             target["expr"] = target["expr"].replace(_GPUS, gpus or "")
     board["title"] = f"{plan.namespace}/{plan.service}: {name}"
-    # The same for a dashboard at every update, and of no other service.
+    # Stable across updates, and unique to the service.
     digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
     board["uid"] = f"fusioninfer-{digest}"[:_UID]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"

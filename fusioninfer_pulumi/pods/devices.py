@@ -70,7 +70,7 @@ def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         granted = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
         return {**container, "resources": granted}
 
-    for pod in pods.each:
+    for pod in pods.all:
         existing = {reference.get("name") for reference in pod.spec.get("resourceClaims") or ()}
         taken = [
             error(
@@ -122,7 +122,7 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if args is None:
         return pods, []
     findings: list[Finding] = []
-    for pod in pods.each:
+    for pod in pods.all:
         taken = list(pod.taken((), "", _variables(args), "kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:

@@ -40,7 +40,7 @@ _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
 
 def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Decide where everything lies; None for a source that cannot be read."""
+    """Decide where the model and its adapters are stored; None for an unknown source."""
     source = parse_model_uri(model.uri)
     if source is None:
         return None
@@ -69,7 +69,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 def token_variable(model: ModelArgs) -> Manifest:
     """Return the variable with the token for Hugging Face; `token_secret` must be set."""
     secret = model.token_secret
-    assert secret is not None, "asked only where there is one"
+    assert secret is not None, "callers check it"
     reference = {"name": secret.name, "key": secret.key}
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
@@ -148,10 +148,10 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
-    """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
-    # Each source and revision has a folder: a new one is fetched next to the one in use. A folder
-    # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
-    # name.
+    """Add a source to the warm-up Job; return its path in pods, `mounted` with `mountModel`."""
+    # Each source and revision has a folder: a new one is downloaded next to the one in use. A
+    # folder that is mounted alone is filled by another script (`pods/model_cache.py`), so it has
+    # another name.
     form = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -225,12 +225,12 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
 
 
 def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Mount or downloads the model's files, and names the model in the engine's arguments."""
+    """Mount or download the model's files, and pass the model to the engine."""
     if ctx.model is None or ctx.files is None:
         return pods, []
     wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
-    for pod in pods.each:
+    for pod in pods.all:
         taken = list(
             pod.taken(
                 [mount["mountPath"] for mount in ctx.files.mounts],
@@ -252,7 +252,7 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 and multinode.launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
             )
         )
-        if pod.leads or starts_engine:
+        if pod.is_leader or starts_engine:
             built, problems = _served(pod, wanted)
             findings += problems
         pods = pods.put(_with_files(built, ctx.model, ctx.files))

@@ -54,7 +54,7 @@ CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
-#: Seconds in which a picker may finish its streams, as in upstream's charts.
+#: Seconds that a terminating picker gets to finish its streams, as in upstream's charts.
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker rejects new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
@@ -229,7 +229,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
 
 def pod_template(epp: EppPlan) -> Manifest:
-    """Return the picker's pods without what the user wrote of them."""
+    """Return the generated pod template, without the user's overrides."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:

@@ -1,7 +1,6 @@
-"""What is known of each gateway implementation that serves InferencePools.
+"""Facts about the gateway implementations that support InferencePools, one row for each.
 
-This is the only place that knows it: a gateway is a row. The name of a GatewayClass does not tell
-which implementation is behind it, so users name the implementation.
+The name of a GatewayClass does not identify its implementation, so users name it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class EppTls(str, enum.Enum):
-    """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
+    """TLS between a gateway and the endpoint picker. No gateway verifies the certificate."""
 
     ALWAYS = "always"  #: TLS, not configurable
     BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS

@@ -54,7 +54,7 @@ class RulePlan:
         request_timeout: Timeout that it gets, None to leave it as it is.
     """
 
-    written: Mapping[str, Any]
+    spec: Mapping[str, Any]
     defaulted: bool
     corrected: frozenset[int]
     request_timeout: str | None
@@ -62,12 +62,12 @@ class RulePlan:
     @property
     def backends(self) -> Sequence[Mapping[str, Any]]:
         """The user's backends."""
-        return self.written.get("backendRefs") or ()
+        return self.spec.get("backendRefs") or ()
 
     @property
     def matches(self) -> Sequence[Mapping[str, Any]]:
         """Its conditions; an empty one takes every request."""
-        return self.written.get("matches") or ({},)
+        return self.spec.get("matches") or ({},)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
 
 
 def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
-    built = dict(rule.written)
+    built = dict(rule.spec)
     if rule.defaulted:
         shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
         built["backendRefs"] = shares or [dict(route.backend)]
@@ -239,7 +239,7 @@ def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
             for index, ref in enumerate(rule.backends)
         ]
     if rule.request_timeout is not None:
-        timeouts = rule.written.get("timeouts") or {}
+        timeouts = rule.spec.get("timeouts") or {}
         built["timeouts"] = {"request": rule.request_timeout, **timeouts}
     return built
 
@@ -306,7 +306,7 @@ def _references(
         assert route is not None
         at: Location = ("httproute", "rules", index)
         refs = [((*at, "backendRefs", number), ref) for number, ref in enumerate(rule.backends)]
-        for number, item in enumerate(rule.written.get("filters") or ()):
+        for number, item in enumerate(rule.spec.get("filters") or ()):
             mirror = item.get("requestMirror")
             if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
                 field = (*at, "filters", number, "requestMirror", "backendRef")

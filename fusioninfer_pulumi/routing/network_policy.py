@@ -1,7 +1,7 @@
-"""NetworkPolicies: who reaches which pods.
+"""NetworkPolicies of the service's pods.
 
-A policy lists who may connect and excludes everyone else; the kubelet's probes pass. Egress is not
-limited, and neither is RDMA, which no NetworkPolicy sees.
+A policy lists who may connect and excludes everyone else except the kubelet's probes. Egress is
+not restricted, and RDMA traffic bypasses NetworkPolicies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 @dataclass(frozen=True)
 class NetworkPolicyPlan:
-    """Who reaches the pods of a service from outside of it.
+    """Peers outside of the service that may connect to its pods.
 
     Attributes:
         gateway: NetworkPolicyPeers that match the gateway's proxies.

@@ -50,11 +50,11 @@ class PoolPlan:
 
 
 def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
-    """Return component types whose leaders the pool holds.
+    """Return the component types whose leaders are in the pool.
 
-    All of them where the endpoint picker pairs prefill with decode. Else those that answer a
-    request alone, which prefill pods do not: they return one token only. A selector cannot match
-    "one of two types", so decoders win over workers where prefillers have to stay out.
+    All types if the endpoint picker pairs prefill with decode. Else the pool excludes prefill
+    pods, which return only one token. A selector cannot match one of two types, so the pool then
+    has decoders rather than workers.
     """
     types = frozenset(role.component_type for role in roles)
     if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:

@@ -1,4 +1,4 @@
-"""How requests reach the pods of a service with a router role: the plan, and its objects."""
+"""Routing of a service with a router role: the plan and its objects."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PickerPlan:
 
 @dataclass(frozen=True)
 class Routing:
-    """How requests reach the pods of a service with a router role.
+    """Routing of a service with a router role.
 
     Attributes:
         service: Name of the service.

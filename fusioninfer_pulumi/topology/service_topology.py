@@ -1,4 +1,4 @@
-"""The pods of a service, their gangs and Service, and how many run on some accelerators."""
+"""The pods of a service, their gangs and Service, and their capacity."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def with_every_feature(seeds: set[int]) -> list[int]:
     return sorted(seeds)
 
 
-def test_drawn_services_become_their_golden_objects(regenerate: bool) -> None:
+def test_drawn_services_render_golden_objects(regenerate: bool) -> None:
     if regenerate:
         seeds = with_every_feature({*FIRST, *golden()})
         rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
