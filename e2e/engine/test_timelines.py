@@ -125,7 +125,7 @@ SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
 
 @pytest.mark.proves("Updates of ten shapes follow the timeline of `plan --update`")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_update_is_as_its_timeline(stack: Stack, shape: str) -> None:
+def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
     stack.cluster.add_nodes(4)
     old, new = SHAPES[shape](stack.namespace)
     timeline, plan = played(old, new), inputs.plan_of(new)
@@ -138,11 +138,11 @@ def test_an_update_is_as_its_timeline(stack: Stack, shape: str) -> None:
     with watched(lambda: look(stack, wanted), every=0.1) as looks:
         stack.up().assert_succeeded()
     seconds = time.monotonic() - started
-    assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.turns))
+    assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.batches))
 
     # The order in which LeaderWorkerSets change, role by role: roles that do not wait for each
     # other overlap in another way. Those of one turn may change in any order.
-    turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.turns]
+    turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.batches]
     real = list(first_seen([item.changed for item in looks]))
     for item in plan.roles:
         mine = [of_role(plan, item.name, sorted(turn)) for turn in turns]

@@ -1,7 +1,7 @@
 """Compares the objects of a service with Kubernetes' schemas, each distinct one once.
 
 What users write is compared where it is read (`api`). Here whole objects are: what the library adds
-to a pod has to fit beside what is there already.
+to a pod must not conflict with the user's template.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield what the API server would refuse of the objects of a plan without errors.
+    """Yield errors that the API server would report for the objects of a plan without errors.
 
     A finding names the field that the user wrote, or the next one around it.
     """
@@ -91,8 +91,8 @@ def _find_origin(
 def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
     (role,) = (role for role in plan.roles if role.name == name)
     if at[:3] in (_LEADER, _WORKER):
-        pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
-        return pod.path, at[3:], pod.written
+        pod = role.pods.leader if at[:3] == _LEADER else role.pods.all[-1]
+        return pod.path, at[3:], pod.user_template
     return role.pods.leader.path[:2], at, None
 
 

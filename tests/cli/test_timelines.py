@@ -50,7 +50,7 @@ def test_partition_above_all_replicas_leaves_no_step() -> None:
         service(serving(), rollout=rollout), service(serving("v0.12.0"), rollout=rollout)
     )
     assert update.timeline is not None
-    assert update.timeline.turns == ()
+    assert update.timeline.batches == ()
 
 
 def test_renamed_role_starts_before_the_old_one_stops() -> None:

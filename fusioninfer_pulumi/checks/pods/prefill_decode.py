@@ -17,7 +17,7 @@ from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.kv_cache_transfer import KV_EVENTS_TOPIC
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods, SidecarPlan
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
 POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
@@ -28,7 +28,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that prefill and decode hand their KV cache over."""
-    # The written command line: the finished one has the generated arguments.
+    # The user's command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -67,12 +67,12 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if args.topic is None and served is not None and len(set(served)) > 1:
         # The endpoint picker looks events up by the name that a request asks for.
-        others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
+        other_names = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
         yield warning(
             KV_EVENTS_TOPIC,
             at,
             f"names one model, by default {served[0]}: endpoint pickers find no events for "
-            f"requests for {others}; set the topic, or serve one name",
+            f"requests for {other_names}; set the topic, or serve one name",
         )
     topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
     if topic is not None and topic.count("@") != 2:
@@ -102,7 +102,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _protection_findings(
     sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Check whether the sidecar's release can refuse prefill addresses."""
+    """Check whether the sidecar's release can restrict prefill addresses."""
     wanted = args.sidecar.ssrf_protection
     if sidecar.family.sidecar_reads_pool or wanted is False:
         return
@@ -166,10 +166,10 @@ _ALONE = {
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
-    may never meet, and other connectors may do without.
+    An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
+    may never meet, and other connectors may not need it.
     """
-    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
+    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
     findings: list[Finding] = []
     if not all(sides):
         findings = [_report_unpaired(ctx) for side in sides for ctx, _ in side]
@@ -194,7 +194,7 @@ def _check_pair(
     prefill, decode = first_pods.command, second_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
-        return  # engines that differ are refused with their connectors
+        return  # different engines are rejected with their connectors
     paired = second.pairing is not None
     agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
@@ -245,7 +245,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
-        if ctx.role.component_type in PAIRED
+        if ctx.role.component_type in PD_ROLES
         and isinstance(
             setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
         )
@@ -264,7 +264,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
                 "decoders",
             )
-    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
+    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
     for ctx, pods, setup in known[1:]:
         engines = (_engine_name(pods), _engine_name(wanted_pods))
@@ -293,13 +293,14 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         and (names := pods.command.served_names) is not None
     ]
     for ctx, names in known[1:]:
-        first, others = known[0]
-        missing = [name for name in names if name not in others]
-        if not missing and set(names) == set(others):
+        first, first_names = known[0]
+        missing = [name for name in names if name not in first_names]
+        if not missing and set(names) == set(first_names):
             continue
         yield warning(
             SERVED_MODELS_DIFFER,
             ctx.at(),
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: pods "
-            "of both receive requests, so some get 404; give both the same --served-model-name",
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(first_names)}: "
+            "pods of both receive requests, so some get 404; give both the same "
+            "--served-model-name",
         )
