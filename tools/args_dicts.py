@@ -113,23 +113,58 @@ def _api_stub() -> str:
 
 
 def _module_stub(source: Path) -> str:
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    tree.body = [_declaration(node) for node in tree.body if not isinstance(node, ast.If)]
+    tree = _Declarations().visit(ast.parse(source.read_text(encoding="utf-8")))
     future, rest = ast.unparse(tree).split("import annotations\n", 1)
     lines = ["import annotations", "from typing_extensions import Unpack", _IMPORT_DICTS, rest]
     return future + "\n".join(lines)
 
 
-def _declaration(node: ast.stmt) -> ast.stmt:
-    """A statement of a module or class without code: functions have no bodies."""
-    if isinstance(node, ast.FunctionDef):
+class _Declarations(ast.NodeTransformer):
+    """Keeps the public declarations of a module: no code, no values but those of enums."""
+
+    def visit_If(self, node: ast.If) -> None:  # noqa: N802  # the base class chooses the name
+        """Remove imports for type checkers, whose names no declaration needs."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802  # as above
+        """Replace `Annotated[kind, ...]` by its type."""
+        if isinstance(node.value, ast.Name) and node.value.id == "Annotated":
+            assert isinstance(node.slice, ast.Tuple)
+            return self.visit(node.slice.elts[0])
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # noqa: N802  # as above
+        """Remove the body, and functions that nobody else calls."""
+        if node.name.startswith("_") or node.name.endswith("findings"):
+            return None
         node.body = [ast.Expr(ast.Constant(...))]
-    elif isinstance(node, ast.ClassDef):
-        node.body = [_declaration(item) for item in node.body]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:  # noqa: N802  # as above
+        """Keep aliases of types, and the types of constants that are texts or numbers."""
+        if isinstance(node.value, ast.Subscript):
+            return self.generic_visit(node)
+        name = ast.unparse(node.targets[0])
+        if not isinstance(node.value, ast.Constant) or name.startswith("_"):
+            return None
+        return ast.parse(f"{name}: {type(node.value.value).__name__}").body[0]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802  # as above
+        """Remove the default, which the dictionary of the constructor implies."""
+        node.value = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802  # as above
+        """Add the constructor of a model; keep the values of an enum."""
+        if any(ast.unparse(base) == "enum.Enum" for base in node.bases):
+            functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            for function in functions:
+                self.visit(function)
+            return node
+        self.generic_visit(node)
         if node.name in MODELS:
             taken = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
             node.body[1:1] = ast.parse(taken).body
-    return node
+        return node
 
 
 def _dicts() -> str:

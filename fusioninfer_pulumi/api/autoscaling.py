@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
     Count,
@@ -16,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import (
     fits,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
+from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
@@ -130,18 +131,15 @@ class AutoscalingArgs(SpecModel):
     behavior: Annotated[dict[str, Any], fits(SCALING)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""
 
-    @model_validator(mode="after")
-    def _bounds(self) -> AutoscalingArgs:
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that something is measured, and the bounds."""
         if self.target is None and not self.metrics:
-            raise rule_error(FIELD_REQUIRED, "needs target or metrics: what the replicas follow")
+            yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
         if self.target is None and self.target_requests is not None:
-            raise rule_error(FIELD_REQUIRED, "targetRequests needs target, whose value it is")
+            yield error(FIELD_REQUIRED, at, "targetRequests needs target, whose value it is")
         if self.min_replicas > self.max_replicas:
-            raise rule_error(
-                OUT_OF_RANGE,
-                f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
-            )
-        return self
+            message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
+            yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
@@ -166,10 +164,9 @@ class PrefillDecodeRatioArgs(SpecModel):
     max: float | None = Field(default=None, gt=0)
     """Most, such as `1`."""
 
-    @model_validator(mode="after")
-    def _bounds(self) -> PrefillDecodeRatioArgs:
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the bounds."""
         if self.min is None and self.max is None:
-            raise rule_error(FIELD_REQUIRED, "needs min, max or both")
+            yield error(FIELD_REQUIRED, at, "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise rule_error(OUT_OF_RANGE, f"min ({self.min:g}) is above max ({self.max:g})")
-        return self
+            yield error(OUT_OF_RANGE, at, f"min ({self.min:g}) is above max ({self.max:g})")

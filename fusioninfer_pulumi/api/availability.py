@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
-from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
-from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    CountOrAnyPercentage,
+    Duration,
+    LabelKey,
+    PositiveCount,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel, reject_conflict
+from fusioninfer_pulumi.findings import Finding, Location
 
 
 class StartupArgs(SpecModel):
@@ -27,13 +32,9 @@ class StartupArgs(SpecModel):
     read_rate: Bytes = "200Mi"
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
 
-    @model_validator(mode="after")
-    def _check_conflict(self) -> StartupArgs:
-        if self.timeout is not None and self.model_size is not None:
-            raise rule_error(
-                FIELDS_EXCLUDE_EACH_OTHER, "timeout conflicts with modelSize; remove one of them"
-            )
-        return self
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field sets the time."""
+        return reject_conflict(at, self, "timeout", "model_size")
 
 
 class WhenUnsatisfiable(str, enum.Enum):
@@ -79,11 +80,6 @@ class DisruptionBudgetArgs(SpecModel):
     """`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that
     are not ready may be evicted when the budget is used up."""
 
-    @model_validator(mode="after")
-    def _check_conflict(self) -> DisruptionBudgetArgs:
-        if self.max_unavailable is not None and self.min_available is not None:
-            raise rule_error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                "maxUnavailable conflicts with minAvailable; remove one of them",
-            )
-        return self
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field limits disruptions."""
+        return reject_conflict(at, self, "max_unavailable", "min_available")

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.field_types import (
+    DnsLabel,
     NameOrOutput,
     ObjectName,
     PositiveCount,
     fits,
-    json_findings,
+    known_json_findings,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields, require_one
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error
-from fusioninfer_pulumi.kube.pulumi_outputs import has_output
-from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
-    OUTPUT_NOT_ALLOWED,
-)
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
-
-_Label = Annotated[
-    str,
-    string_format(
-        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
-    ),
-]
 
 
 class ResourceClaimArgs(SpecModel):
@@ -41,7 +28,7 @@ class ResourceClaimArgs(SpecModel):
     `templateName` and `claimName` name existing objects.
     """
 
-    name: _Label
+    name: DnsLabel
     """Name of the claim in the pod."""
 
     device_class_name: ObjectName | None = None
@@ -70,26 +57,11 @@ class ResourceClaimArgs(SpecModel):
         """Whether it needs a ResourceClaimTemplate of ours."""
         return self.device_class_name is not None or self.spec is not None
 
-
-def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Finding]:
-    """Check the claims of a role, each field of which is valid."""
-    names: dict[str, int] = {}
-    for index, claim in enumerate(claims):
-        here = (*at, index)
-        first = names.setdefault(claim.name, index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                (*here, "name"),
-                f'"{claim.name}" is also the name of resourceClaims[{first}]',
-            )
-        yield from require_one(
-            here, claim, "device_class_name", "spec", "template_name", "claim_name"
-        )
-        if claim.device_class_name is None:
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field describes the devices."""
+        yield from require_one(at, self, "device_class_name", "spec", "template_name", "claim_name")
+        if self.device_class_name is None:
             typed = ("count", "selectors", "admin_access")
-            yield from reject_fields(here, claim, typed, "belongs to deviceClassName")
-        if claim.spec is not None:
-            yield from json_findings((*here, "spec"), claim.spec)
-            if has_output(claim.spec):
-                yield error(OUTPUT_NOT_ALLOWED, (*here, "spec"), OUTPUT_HINT)
+            yield from reject_fields(at, self, typed, "belongs to deviceClassName")
+        if self.spec is not None:
+            yield from known_json_findings((*at, "spec"), self.spec)

@@ -8,15 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, json_findings
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, known_json_findings
 from fusioninfer_pulumi.api.spec_model import SpecModel, require_one
 from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
-from fusioninfer_pulumi.kube.pulumi_outputs import has_output
-from fusioninfer_pulumi.rules.common import (
-    INVALID_FORMAT,
-    OUTPUT_NOT_ALLOWED,
-)
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
 _Folder = Annotated[
@@ -50,6 +46,12 @@ class ClaimReferenceArgs(SpecModel):
     path: _Folder | None = None
     """Folder in the claim, by default its root."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that the folder is below the claim's root."""
+        if self.path is not None and ".." in self.path.split("/"):
+            message = f"must not contain .., got {shown(self.path)}"
+            yield error(INVALID_FORMAT, (*at, "path"), message)
+
 
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
@@ -60,6 +62,12 @@ class ClaimTierArgs(SpecModel):
     ref: ClaimReferenceArgs | None = None
     """An existing claim, whose content outlives the pods."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the claim, and the spec of a new one."""
+        yield from require_one(at, self, "spec", "ref")
+        if self.spec is not None:
+            yield from known_json_findings((*at, "spec"), self.spec)
+
 
 class FileSystemTierArgs(SpecModel):
     """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
@@ -69,6 +77,10 @@ class FileSystemTierArgs(SpecModel):
 
     pvc: ClaimTierArgs | None = None
     """A claim."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the folder."""
+        return require_one(at, self, "empty_dir", "pvc")
 
 
 class SecondaryTierArgs(SpecModel):
@@ -95,30 +107,3 @@ class KvCacheOffloadingArgs(SpecModel):
     secondary: list[SecondaryTierArgs] = Field(default_factory=list)
     """What comes behind the host memory, in the order in which it is asked; SGLang has one. By
     default nothing."""
-
-
-def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    """Check the tiers of a role, each field of which is valid."""
-    for index, tier in enumerate(offloading.secondary):
-        here = (*at, "secondary", index, "fileSystem")
-        system = tier.file_system
-        yield from require_one(here, system, "empty_dir", "pvc")
-        if system.pvc is not None:
-            yield from _claim((*here, "pvc"), system.pvc)
-
-
-def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
-    yield from require_one(at, claim, "spec", "ref")
-    if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
-        yield error(
-            INVALID_FORMAT,
-            (*at, "ref", "path"),
-            f"must not hold .., got {shown(claim.ref.path)}",
-        )
-    if claim.spec is None:
-        return
-    at = (*at, "spec")
-    if has_output(claim.spec):
-        yield error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-        return
-    yield from json_findings(at, claim.spec)

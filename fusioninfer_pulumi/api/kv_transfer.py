@@ -72,7 +72,16 @@ class SidecarArgs(SpecModel):
     """Resources of its container, in place of the default requests."""
 
     args: list[str] | None = None
-    """More command line flags; those that the library sets are refused."""
+    """More command line flags; flags that the library sets are rejected."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the container's fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        if not self.enabled:
+            message = "has no effect: the sidecar is not enabled; remove it"
+            fields = sorted(self.model_fields_set - {"enabled"})
+            yield from reject_fields(at, self, fields, message, FIELD_WITHOUT_EFFECT)
 
 
 _Resource = Annotated[
@@ -149,6 +158,16 @@ class KvTransferArgs(SpecModel):
     sidecar: SidecarArgs = default(SidecarArgs)
     """Decoders only: the sidecar."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the passed-on values and the ports."""
+        if self.extra_config is not None:
+            yield from known_json_findings((*at, "extraConfig"), self.extra_config)
+        if self.shared_memory is not None:
+            yield from pod_part_findings((*at, "sharedMemory"), self.shared_memory, SIZE_LIMIT)
+        if self.engine_port == self.side_channel_port:
+            message = f"must differ from sideChannelPort, got {self.engine_port} for both"
+            yield error(DUPLICATE_NAME, (*at, "enginePort"), message)
+
 
 class KvEventsArgs(SpecModel):
     """Events about the engine's KV cache, for an endpoint picker that scores by them.
@@ -162,29 +181,3 @@ class KvEventsArgs(SpecModel):
     topic: Text | None = None
     """Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's
     pickers look for a pod."""
-
-
-def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Finding]:
-    """Check how a role hands its KV cache over, each field of which is valid."""
-    if transfer.extra_config is not None:
-        yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
-    if transfer.shared_memory is not None:
-        yield from pod_part_findings((*at, "sharedMemory"), transfer.shared_memory, SIZE_LIMIT)
-    if transfer.engine_port == transfer.side_channel_port:
-        yield error(
-            DUPLICATE_NAME,
-            (*at, "enginePort"),
-            f"must differ from sideChannelPort, got {transfer.engine_port} for both",
-        )
-    yield from _sidecar((*at, "sidecar"), transfer.sidecar)
-
-
-def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
-    if sidecar.image is not None:
-        yield from image_findings((*at, "image"), sidecar.image)
-    if sidecar.resources is not None:
-        yield from pod_part_findings((*at, "resources"), sidecar.resources, RESOURCES)
-    if not sidecar.enabled:
-        message = "has no effect: the sidecar is not enabled; remove it"
-        fields = sorted(sidecar.model_fields_set - {"enabled"})
-        yield from reject_fields(at, sidecar, fields, message, FIELD_WITHOUT_EFFECT)

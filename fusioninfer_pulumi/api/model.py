@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
+    Duration,
     NameOrOutput,
     PodPart,
     PositiveCount,
@@ -24,9 +25,8 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
-from fusioninfer_pulumi.api.validation_errors import string_format
+from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
-from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_REQUIRED,
@@ -75,6 +75,13 @@ class AccessMode(str, enum.Enum):
     READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
+def _adapter_name(name: str) -> str:
+    # An argument has `NAME=PATH`, and the name becomes a folder.
+    if "=" in name or "/" in name or name in (".", ".."):
+        raise rule_error(INVALID_FORMAT, f"must contain neither = nor /, got {shown(name)}")
+    return name
+
+
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
@@ -107,7 +114,7 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
 
-    name: Text
+    name: Annotated[Text, AfterValidator(_adapter_name)]
     """Name by which requests ask for it."""
 
     uri: Text
@@ -148,6 +155,15 @@ class FetcherArgs(SpecModel):
     security_context: PodPart | None = None
     """Its security context, in place of an unprivileged one of user 1000."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the container's fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        for key, value in (("env", self.env), ("securityContext", self.security_context)):
+            if value is not None:
+                yield from part_findings((*at, key), value, CONTAINER.below(key))
+                yield from json_findings((*at, key), value)
+
 
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
@@ -168,7 +184,7 @@ class StorageArgs(SpecModel):
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
 
-    timeout: Text = "2h"
+    timeout: Duration = "2h"
     """How long it may take, all attempts together."""
 
     backoff_limit: Count = 3
@@ -216,6 +232,14 @@ class CacheArgs(SpecModel):
     job: WarmUpJobArgs = default(WarmUpJobArgs)
     """The Job."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the claim, and the fields of the warm-up Job."""
+        yield from require_one(at, self, "claim_name", "storage")
+        if not self.warm_up:
+            message = "has no effect without warmUp; remove it"
+            warmed = ("job", "mount_model", "read_only")
+            yield from reject_fields(at, self, warmed, message, FIELD_WITHOUT_EFFECT)
+
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
@@ -261,6 +285,50 @@ class ModelArgs(SpecModel):
 
     cache: CacheArgs | None = None
     """A volume that keeps the files."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the source of the model and of its adapters, and the fields that depend on it."""
+        source = parse_model_uri(self.uri)
+        yield from _uri_findings(at, self)
+        if source is not None:
+            yield from self._misplaced_fields(at, source)
+            yield from self._cache_findings(at, source)
+        endpoint = self.s3.endpoint
+        if isinstance(endpoint, str) and _URL.fullmatch(endpoint) is None:
+            message = f"must be a URL such as https://s3.example.com, got {shown(endpoint)}"
+            yield error(INVALID_FORMAT, (*at, "s3", "endpoint"), message)
+        names = {self.name: "the model"} if self.name is not None else {}
+        for index, adapter in enumerate(self.lora.adapters if self.lora else ()):
+            here = (*at, "lora", "adapters", index)
+            if adapter.name in names:
+                message = f'"{adapter.name}" is also the name of {names[adapter.name]}'
+                yield error(DUPLICATE_NAME, (*here, "name"), message)
+            names.setdefault(adapter.name, f"adapters[{index}]")
+            yield from _uri_findings(here, adapter)
+
+    def _misplaced_fields(self, at: Location, source: ModelSource) -> Iterator[Finding]:
+        adapters = [parse_model_uri(one.uri) for one in (self.lora.adapters if self.lora else ())]
+        schemes = {adapter.scheme for adapter in adapters if adapter is not None}
+        for field, scheme in _SCHEMES.items():
+            of_adapters = schemes if field in ("token_secret", "s3") else set()
+            if scheme not in {source.scheme, *of_adapters}:
+                message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
+                yield from reject_fields(at, self, [field], message)
+
+    def _cache_findings(self, at: Location, source: ModelSource) -> Iterator[Finding]:
+        if self.cache is None:
+            return
+        if source.scheme in ("pvc", "oci"):
+            message = f"has no effect: {source.scheme}:// is mounted directly; remove it"
+            yield error(FIELD_WITHOUT_EFFECT, (*at, "cache"), message)
+        elif self.cache.warm_up:
+            message = "has no effect: the warm-up fetches the model; remove it"
+            yield from reject_fields(at, self, ["fetch"], message, FIELD_WITHOUT_EFFECT)
+        elif source.scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
+            message = (
+                "must be true: init containers of several pods would write the same files at once"
+            )
+            yield error(FIELD_REQUIRED, (*at, "cache", "warmUp"), message)
 
 
 #: The formats of a `uri`, for messages.
@@ -339,110 +407,11 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    """Check a model, each field of which is valid."""
-    source = parse_model_uri(model.uri)
-    if source is None:
-        yield error(
-            INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
-        )
-    else:
-        yield from _misplaced_fields(at, model, source)
-    yield from _lora(at, model)
-    yield from _fetcher((*at, "fetcher"), model)
-    if model.cache is not None:
-        yield from _cache((*at, "cache"), model, model.cache, source)
+def _uri_findings(at: Location, named: ModelArgs | LoraAdapterArgs) -> Iterator[Finding]:
+    if parse_model_uri(named.uri) is None:
+        message = f"must be {URI_FORMATS}, got {shown(named.uri)}"
+        yield error(INVALID_MODEL_URI, (*at, "uri"), message)
 
 
 #: Fields of a model, and the one scheme whose files they are about.
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
-
-
-def _misplaced_fields(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    adapters = [
-        parse_model_uri(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())
-    ]
-    schemes = {adapter.scheme for adapter in adapters if adapter is not None}
-    for field, scheme in _SCHEMES.items():
-        of_adapters = schemes if field in ("token_secret", "s3") else set()
-        if scheme not in {source.scheme, *of_adapters}:
-            message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
-            yield from reject_fields(at, model, [field], message)
-    if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
-        yield error(
-            INVALID_FORMAT,
-            (*at, "s3", "endpoint"),
-            f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
-        )
-
-
-def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    taken = {model.name: "the model"} if model.name is not None else {}
-    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        here = (*at, "lora", "adapters", index)
-        if adapter.name in taken:
-            yield error(
-                DUPLICATE_NAME,
-                (*here, "name"),
-                f'"{adapter.name}" is also the name of {taken[adapter.name]}',
-            )
-        elif "=" in adapter.name or "/" in adapter.name or adapter.name in (".", ".."):
-            # It stands before `=` in an argument, and names a folder.
-            yield error(
-                INVALID_FORMAT,
-                (*here, "name"),
-                f"must hold neither = nor /, got {shown(adapter.name)}",
-            )
-        taken.setdefault(adapter.name, f"adapters[{index}]")
-        if parse_model_uri(adapter.uri) is None:
-            yield error(
-                INVALID_MODEL_URI,
-                (*here, "uri"),
-                f"must be {URI_FORMATS}, got {shown(adapter.uri)}",
-            )
-
-
-def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    fetcher = model.fetcher
-    if fetcher.image is not None:
-        yield from image_findings((*at, "image"), fetcher.image)
-    if fetcher.resources is not None:
-        yield from pod_part_findings((*at, "resources"), fetcher.resources, RESOURCES)
-    for key, value in (("env", fetcher.env), ("securityContext", fetcher.security_context)):
-        if value is not None:
-            yield from part_findings((*at, key), value, CONTAINER.below(key))
-            yield from json_findings((*at, key), value)
-
-
-def _cache(
-    at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
-) -> Iterator[Finding]:
-    yield from require_one(at, cache, "claim_name", "storage")
-    if source is not None and source.scheme in ("pvc", "oci"):
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            at,
-            f"has no effect: {source.scheme}:// is mounted directly; remove it",
-        )
-    elif not cache.warm_up:
-        if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
-            yield error(
-                FIELD_REQUIRED,
-                (*at, "warmUp"),
-                "must be true: init containers of several pods would write the same files at once",
-            )
-        message = "has no effect without warmUp; remove it"
-        warmed = ("job", "mount_model", "read_only")
-        yield from reject_fields(at, cache, warmed, message, FIELD_WITHOUT_EFFECT)
-    elif model.fetch is not None:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at[:-1], "fetch"),
-            "has no effect: the warm-up fetches the model; remove it",
-        )
-    if durations.seconds(cache.job.timeout) is None:
-        yield error(
-            INVALID_FORMAT,
-            (*at, "job", "timeout"),
-            f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
-        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
     AlertLabelMap,
@@ -15,27 +14,16 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddress,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.api.validation_errors import string_format
 
-# The type Duration of the Prometheus operator's API, without 0.
-_PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
-
-
-def _interval(value: Any) -> Any:
-    if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
-    if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
-        return value
-    raise rule_error(INVALID_FORMAT, f"must be a duration such as 15s or 1m30s, got {shown(value)}")
-
-
+#: The type Duration of the Prometheus operator's API, without 0.
 Interval = Annotated[
     str,
-    PlainValidator(_interval),
-    WithJsonSchema({"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+    string_format(
+        r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+        "a duration such as 15s or 1m30s",
+        min_length=1,
+    ),
 ]
 
 

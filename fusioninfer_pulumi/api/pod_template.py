@@ -49,14 +49,15 @@ def pod_template_findings(
 
 
 def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]:
-    """Check a part of a pod that is written outside of its template, without Outputs."""
-    yield from part_findings(at, value, part)
-    yield from known_json_findings(at, value)
+    """Check a part of a pod outside of its template, without Outputs; None is not set."""
+    if value is not None:
+        yield from part_findings(at, value, part)
+        yield from known_json_findings(at, value)
 
 
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
-    """Check the reference of an image, which may be an Output."""
-    if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
+    """Check the reference of an image, which may be an Output; None is not set."""
+    if isinstance(image, str) and (not image or " " in image):
         yield type_mismatch(at, image, "an image reference", INVALID_FORMAT)
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duration
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
-from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
-from fusioninfer_pulumi.kube import durations, labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.kube import labels
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"
@@ -65,25 +61,6 @@ class WaitLevel(str, enum.Enum):
     def awaits_replicas(self) -> bool:
         """Whether it waits until every required replica is available."""
         return self in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
-
-
-def _duration(value: Any) -> Any:
-    if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
-    length = durations.seconds(value) if isinstance(value, str) else None
-    if not length:
-        raise rule_error(
-            INVALID_FORMAT,
-            f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
-        )
-    return value
-
-
-Duration = Annotated[
-    str,
-    PlainValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
-]
 
 
 class RoleRolloutArgs(SpecModel):

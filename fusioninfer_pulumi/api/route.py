@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -21,11 +21,7 @@ from fusioninfer_pulumi.api.field_types import (
 from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
 from fusioninfer_pulumi.schemas.schema_check import part_findings
 
@@ -81,6 +77,22 @@ class HttpRouteArgs(SpecModel):
         if self.routed_by is not None:
             return "routedBy"
         return None if self.refs is None else "refs"
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the spec of the route, and that nothing describes a route created elsewhere."""
+        fields = ("parent_refs", "hostnames", "rules", "use_default_gateways")
+        yield from _spec_findings(at, _spec(self, fields), HTTP_ROUTE)
+        given_away = sum(share.weight for share in self.split or ())
+        if given_away > 100:
+            message = f"gives away {given_away} percent of the requests; must be at most 100"
+            yield error(OUT_OF_RANGE, (*at, "split"), message)
+        if self.external_field is not None:
+            message = (
+                "has no effect: no route is created, because another one leads to the pool "
+                f"({self.external_field}); remove one of them"
+            )
+            fields = sorted(self.model_fields_set - {to_snake(self.external_field)})
+            yield from reject_fields(at, self, fields, message)
 
 
 class GatewayRefArgs(SpecModel):
@@ -139,11 +151,31 @@ class GatewayArgs(SpecModel):
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the spec of the Gateway, or the references to existing ones."""
+        if self.refs is None:
+            spec = _spec(self, _GATEWAY_SPEC)
+            # These have defaults.
+            name = self.gateway_class_name
+            spec["gatewayClassName"] = "any" if name is None or is_output(name) else name
+            spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
+            yield from _spec_findings(at, spec, GATEWAY)
+            return
+        message = (
+            "belongs to a Gateway that is created here, but refs name existing ones; "
+            "remove one of them"
+        )
+        yield from reject_fields(at, self, (*_GATEWAY_SPEC, "annotations"), message)
+        for index, ref in enumerate(self.refs):
+            if ref.listeners:
+                known = {"gatewayClassName": "any", "listeners": ref.listeners}
+                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
+
 
 #: Fields whose values are passed on unread.
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
-#: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
-_OWN = (
+#: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
+_GATEWAY_SPEC = (
     "gateway_class_name",
     "listeners",
     "addresses",
@@ -151,61 +183,13 @@ _OWN = (
     "allowed_listeners",
     "tls",
     "default_scope",
-    "annotations",
 )
 
 
-def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    """Check the spec of an HTTPRoute, each field of which is valid."""
-    spec = {
-        "parentRefs": route.parent_refs,
-        "hostnames": route.hostnames,
-        "rules": route.rules,
-        "useDefaultGateways": route.use_default_gateways,
-    }
-    yield from _spec_findings(at, spec, HTTP_ROUTE)
-    given_away = sum(share.weight for share in route.split or ())
-    if given_away > 100:
-        message = f"gives away {given_away} percent of the requests; must be at most 100"
-        yield error(OUT_OF_RANGE, (*at, "split"), message)
-    yield from _external_route_findings(at, route)
-
-
-def _external_route_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    external = route.external_field
-    if external is None:
-        return
-    message = (
-        "has no effect: no route is created, because another one leads to the pool "
-        f"({external}); remove one of them"
-    )
-    fields = sorted(route.model_fields_set - {to_snake(external)})
-    yield from reject_fields(at, route, fields, message)
-
-
-def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
-    """Check the spec of a Gateway, or the references to existing ones."""
-    if gateway.refs is not None:
-        message = (
-            "belongs to a Gateway that is created here, and refs name existing ones; "
-            "give one or the other"
-        )
-        yield from reject_fields(at, gateway, _OWN, message)
-        for index, ref in enumerate(gateway.refs):
-            if ref.listeners:
-                known = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
-        return
-    spec = {
-        GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
-        for name in _OWN
-        if name != "annotations"
-    }
-    # These have defaults.
-    named = gateway.gateway_class_name
-    spec["gatewayClassName"] = "any" if named is None or is_output(named) else named
-    spec["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    yield from _spec_findings(at, spec, GATEWAY)
+def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that are set, by their names in YAML."""
+    fields = type(model).model_fields
+    return {fields[name].alias or name: getattr(model, name) for name in names}
 
 
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
@@ -235,31 +219,12 @@ class ModelRewriteArgs(SpecModel):
     targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
     """What the name becomes, drawn for each request by weight."""
 
-
-def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
-    """Check rewrites, each field of which is valid."""
-    seen: set[str | None] = set()
-    for index, rewrite in enumerate(rewrites):
-        here = (*at, index)
-        for number, name in enumerate(rewrite.models or [None]):
-            if name in seen:
-                yield _duplicate_model(here, number, name)
-            seen.add(name)
-        yield from _targets((*here, "targets"), rewrite.targets)
-
-
-def _duplicate_model(at: Location, number: int, name: str | None) -> Finding:
-    if name is None:
-        return error(DUPLICATE_NAME, at, "has no models, and neither has another one; name them")
-    message = f'"{name}" is rewritten already; remove one'
-    return error(DUPLICATE_NAME, (*at, "models", number), message)
-
-
-def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
-    for index, target in enumerate(targets):
-        if target.weight is None and len(targets) > 1:
-            message = "is required where there are several targets"
-            yield error(FIELD_REQUIRED, (*at, index, "weight"), message)
-    if all(target.weight == 0 for target in targets):
-        message = "all have weight 0, so no model would answer; give one a weight above 0"
-        yield error(OUT_OF_RANGE, at, message)
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the weights."""
+        for index, target in enumerate(self.targets):
+            if target.weight is None and len(self.targets) > 1:
+                message = "is required where there are several targets"
+                yield error(FIELD_REQUIRED, (*at, "targets", index, "weight"), message)
+        if all(target.weight == 0 for target in self.targets):
+            message = "all have weight 0, so no model would answer; give one a weight above 0"
+            yield error(OUT_OF_RANGE, (*at, "targets"), message)

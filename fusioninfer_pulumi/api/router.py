@@ -22,14 +22,12 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_conflict, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
     SET_BY_LIBRARY,
     STATED_TWICE,
 )
@@ -73,6 +71,12 @@ class PickerTlsArgs(SpecModel):
     secret_name: TextOrOutput | None = None
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
     certificate by itself, which no gateway verifies."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that there is TLS for the Secret."""
+        if not self.enabled:
+            message = "has no effect without TLS; remove it"
+            yield from reject_fields(at, self, ["secret_name"], message, FIELD_WITHOUT_EFFECT)
 
 
 class EndpointPickerArgs(SpecModel):
@@ -129,6 +133,13 @@ class EndpointPickerArgs(SpecModel):
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the picker."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the pods' fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        if self.template is not None:
+            yield from _template((*at, "template"), self.template)
+
 
 class PoolArgs(SpecModel):
     """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
@@ -163,6 +174,21 @@ class NetworkPolicyArgs(SpecModel):
     metrics: list[dict[str, Any]] | None = None
     """NetworkPolicyPeers that read metrics; by default none. `monitoring` requires them."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the peers, and that the other fields have an effect."""
+        yield from reject_conflict(at, self, "gateway", "gateway_namespace")
+        if not self.enabled and self.model_fields_set - {"enabled"}:
+            message = "has no effect: it is not enabled; remove the rest"
+            yield error(FIELD_WITHOUT_EFFECT, at, message)
+        for field, peers in (("gateway", self.gateway or []), ("metrics", self.metrics or [])):
+            yield from part_findings((*at, field), peers, NETWORK_PEERS)
+            for index, peer in enumerate(peers):
+                yield from known_json_findings((*at, field, index), peer)
+                if not peer:
+                    # The API server rejects an empty peer; an empty list would match everybody.
+                    message = "must contain one of podSelector, namespaceSelector, ipBlock"
+                    yield error(FIELD_REQUIRED, (*at, field, index), message)
+
 
 _FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
@@ -170,33 +196,6 @@ _FIELDS_OF_PICKER = {
     "image": "stands in endpointPicker.image; remove it here",
     "resources": "stands in endpointPicker.resources; remove it here",
 }
-
-
-def picker_findings(
-    at: Location, picker: EndpointPickerArgs, *, disaggregated: bool
-) -> Iterator[Finding]:
-    """Check an endpoint picker, each field of which is valid.
-
-    `disaggregated` is whether the strategy is, or may become, `pd-disaggregation`.
-    """
-    if picker.image is not None:
-        yield from image_findings((*at, "image"), picker.image)
-    if picker.threshold is not None and not disaggregated:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "threshold"),
-            "is the threshold of pd-disaggregation; remove it, or choose that",
-        )
-    if picker.tls.secret_name is not None and not picker.tls.enabled:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "tls", "secretName"),
-            "has no effect without TLS; remove it",
-        )
-    if picker.resources is not None:
-        yield from pod_part_findings((*at, "resources"), picker.resources, RESOURCES)
-    if picker.template is not None:
-        yield from _template((*at, "template"), picker.template)
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
@@ -250,27 +249,3 @@ def _add_picker_container(spec: Mapping[str, Any]) -> dict[str, Any]:
             for item in listed
         ],
     }
-
-
-def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
-    """Check the peers of a NetworkPolicy."""
-    if policy.gateway is not None and policy.gateway_namespace is not None:
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "gateway conflicts with gatewayNamespace; remove one of them",
-        )
-    if not policy.enabled and policy.model_fields_set - {"enabled"}:
-        yield error(FIELD_WITHOUT_EFFECT, at, "has no effect: it is not enabled; remove the rest")
-    for field, peers in (("gateway", policy.gateway or []), ("metrics", policy.metrics or [])):
-        yield from part_findings((*at, field), peers, NETWORK_PEERS)
-        for index, peer in enumerate(peers):
-            here = (*at, field, index)
-            yield from known_json_findings(here, peer)
-            if not peer:
-                # An empty peer is refused by the API server; an empty list would match everybody.
-                yield error(
-                    FIELD_REQUIRED,
-                    here,
-                    "must hold one of podSelector, namespaceSelector, ipBlock",
-                )

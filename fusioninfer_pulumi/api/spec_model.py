@@ -108,6 +108,24 @@ class SpecModel(BaseModel):
                     )
         return data
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the model's fields, each of which is valid, against each other."""
+        del at
+        return iter(())
+
+
+def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
+    """Check a valid model and every model in its fields."""
+    yield from model.findings(at)
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name) if name in model.model_fields_set else None
+        below = (*at, field.alias or name)
+        if isinstance(value, SpecModel):
+            yield from check_model(below, value)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(item, SpecModel):
+                yield from check_model((*below, index), item)
+
 
 def default(model: type[SpecModel]) -> Any:
     """A field's default: the model without arguments."""
@@ -131,6 +149,14 @@ def reject_fields(
 ) -> Iterator[Finding]:
     """Yield an error for each of these fields that is set."""
     return (error(rule, (*at, name), message) for name in set_fields(model, names))
+
+
+def reject_conflict(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
+    """Yield an error if more than one of these fields is set."""
+    present = list(set_fields(model, names))
+    if len(present) > 1:
+        message = f"{present[0]} conflicts with {present[1]}; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
 
 
 def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:

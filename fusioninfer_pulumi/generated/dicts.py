@@ -1384,7 +1384,7 @@ class SidecarArgsDict(TypedDict, total=False):
     """Resources of its container, in place of the default requests."""
 
     args: Sequence[str] | None
-    """More command line flags; those that the library sets are refused."""
+    """More command line flags; flags that the library sets are rejected."""
 
 
 class SplitArgsDict(TypedDict, total=False):

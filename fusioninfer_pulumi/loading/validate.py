@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
-from fusioninfer_pulumi.api.model import ModelArgs, model_findings
+from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
@@ -26,6 +26,7 @@ from fusioninfer_pulumi.api.service import (
 )
 from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
+from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
@@ -92,8 +93,10 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
             continue
         at = ("roles", index)
         if not any(place[:2] == at for place in wrong):
-            modelled = spec.get("model") is not None
-            yield from role_findings(at, RoleArgs.model_validate(role), modelled=modelled)
+            has_model = spec.get("model") is not None
+            valid = RoleArgs.model_validate(role)
+            yield from role_findings(at, valid, has_model=has_model)
+            yield from check_model(at, valid)
             continue
         for key, template in role.items():
             field = to_camel(str(key))
@@ -101,7 +104,7 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
                 yield from pod_template_findings((*at, key), template, None)
     model = spec.get("model")
     if isinstance(model, Mapping) and not any(place[:1] == ("model",) for place in wrong):
-        yield from model_findings(("model",), ModelArgs.model_validate(model))
+        yield from check_model(("model",), ModelArgs.model_validate(model))
 
 
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:

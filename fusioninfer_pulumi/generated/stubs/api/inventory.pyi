@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
@@ -16,11 +14,10 @@ from fusioninfer_pulumi.api.field_types import (
     PositiveCount,
     Text,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
-INVENTORY_KIND = "NodePoolInventory"
+INVENTORY_KIND: str
 
 class TaintEffect(str, enum.Enum):
     """Effect of a taint on pods that do not tolerate it."""
@@ -35,18 +32,18 @@ class TaintArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
     key: Text
     "Key of the taint."
-    value: str = ""
+    value: str
     "Its value, empty by default."
-    effect: Annotated[TaintEffect, Field(strict=False)]
+    effect: TaintEffect
     "`NoSchedule`, `PreferNoSchedule` or `NoExecute`."
 
 class DeviceArgs(SpecModel):
     """Accelerators of a pool."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
-    memory: Bytes | None = None
+    memory: Bytes | None
     "Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here\n    without it."
-    attributes: dict[Text, Text] = Field(default_factory=dict)
+    attributes: dict[Text, Text]
     "Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."
 
 class NodePoolArgs(SpecModel):
@@ -59,19 +56,19 @@ class NodePoolArgs(SpecModel):
     "Nodes that it has (with an autoscaler: that it may have)."
     accelerators: Count
     "Accelerators of each node."
-    resource: Text | None = "nvidia.com/gpu"
+    resource: Text | None
     "Resource by which pods ask for these accelerators; null where they can only be claimed."
-    device_classes: list[Text] = Field(default_factory=list)
+    device_classes: list[Text]
     "DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each\n    device of such a claim is one of them. By default none."
-    in_use: list[PositiveCount] = Field(default_factory=list)
+    in_use: list[PositiveCount]
     "Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are\n    one full node and two accelerators of another. By default none."
-    device: DeviceArgs = default(DeviceArgs)
+    device: DeviceArgs
     "What its accelerators are."
-    labels: LabelMap = Field(default_factory=dict)
+    labels: LabelMap
     "Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."
-    taints: list[TaintArgs] = Field(default_factory=list)
+    taints: list[TaintArgs]
     "Taints that all of its nodes have."
-    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    cost: float
     "Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest\n    pools that work are taken first."
 
 class InventoryArgs(SpecModel):
@@ -82,21 +79,19 @@ class InventoryArgs(SpecModel):
     """
 
     def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
-    pool_label: Text | None = None
+    pool_label: Text | None
     "Node label that identifies a pool; its value is the pool's name unless the pool's own\n    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list\n    among their `labels`."
-    pools: list[NodePoolArgs] = Field(min_length=1)
+    pools: list[NodePoolArgs]
     "The pools; the first of equally good pools is used."
 
     @property
     def selector_label(self) -> str | None: ...
     def selected_by(self, pool: NodePoolArgs) -> str: ...
-    @model_validator(mode="after")
-    def _rules(self) -> InventoryArgs: ...
 
 class InventoryMetadata(SpecModel):
     """Metadata of an inventory; for people only."""
 
-    name: Text | None = None
+    name: Text | None
     "Name of the cluster, say."
 
 class InventoryManifest(SpecModel):
@@ -106,49 +101,34 @@ class InventoryManifest(SpecModel):
     "API version."
     kind: Literal["NodePoolInventory"]
     "The kind, always `NodePoolInventory`."
-    metadata: InventoryMetadata = default(InventoryMetadata)
+    metadata: InventoryMetadata
     "For people only."
     spec: InventoryArgs
     "The pools."
 
-def _findings(inventory: InventoryArgs) -> Iterator[Finding]: ...
-def _listed(value: Any) -> Any: ...
-
-AnyOf = Annotated[
-    list[Text],
-    BeforeValidator(_listed),
-    Field(min_length=1),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-            ]
-        }
-    ),
-]
+AnyOf = list[Text]
 
 class DeviceRequirementArgs(SpecModel):
     """Requirements for each accelerator of a role."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
-    attributes: dict[Text, AnyOf] = Field(default_factory=dict)
+    attributes: dict[Text, AnyOf]
     "Attributes of the pool's devices and the values that are allowed, one or a list:\n    `{model: [H100, H200]}`."
-    min_memory: Bytes | None = None
+    min_memory: Bytes | None
     "Least memory of one accelerator, such as `80Gi`; by default any."
 
 class RolePlacementArgs(SpecModel):
     """Which node pools a role may be placed on, beside what its pod templates select."""
 
     def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
-    pools: Annotated[list[Text], Field(min_length=1)] | None = None
+    pools: list[Text] | None
     "Names of the pools that are allowed; by default all. Their taints are tolerated."
-    device: DeviceRequirementArgs | None = None
+    device: DeviceRequirementArgs | None
     "What each accelerator has to be; by default anything."
 
 class ServicePlacementArgs(SpecModel):
     """Placement of a service's roles relative to each other."""
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
-    colocate: Text | None = None
+    colocate: Text | None
     "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one\n    value on the pools of all roles: the KV cache goes over the network between them. By default\n    roles may be anywhere."

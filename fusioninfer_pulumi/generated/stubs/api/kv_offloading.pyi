@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
-_Folder = Annotated[
-    str,
-    string_format(
-        "^[^/\\s][^\\s]*$", "a folder such as cache/chat, without spaces or a / before it"
-    ),
-]
+_Folder = str
 
 class EvictionPolicy(str, enum.Enum):
     """Eviction policy of the host memory."""
@@ -42,25 +32,25 @@ class ClaimReferenceArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
     name: NameOrOutput
     "Name of the claim; several pods need one that is `ReadWriteMany`."
-    path: _Folder | None = None
+    path: _Folder | None
     "Folder in the claim, by default its root."
 
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimTierArgsDict]) -> None: ...
-    spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
+    spec: dict[str, Any] | None
     "The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."
-    ref: ClaimReferenceArgs | None = None
+    ref: ClaimReferenceArgs | None
     "An existing claim, whose content outlives the pods."
 
 class FileSystemTierArgs(SpecModel):
     """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
 
     def __init__(self, **fields: Unpack[dicts.FileSystemTierArgsDict]) -> None: ...
-    empty_dir: EmptyDirTierArgs | None = None
+    empty_dir: EmptyDirTierArgs | None
     "The node's disk."
-    pvc: ClaimTierArgs | None = None
+    pvc: ClaimTierArgs | None
     "A claim."
 
 class SecondaryTierArgs(SpecModel):
@@ -80,10 +70,7 @@ class KvCacheOffloadingArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
     "Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with\n    `parallelism.data` each copy has so much. The container's memory limit has to be more."
-    eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
+    eviction_policy: EvictionPolicy | None
     "What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."
-    secondary: list[SecondaryTierArgs] = Field(default_factory=list)
+    secondary: list[SecondaryTierArgs]
     "What comes behind the host memory, in the order in which it is asked; SGLang has one. By\n    default nothing."
-
-def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]: ...
-def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]: ...

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
@@ -94,16 +92,16 @@ class MultinodeArgs(SpecModel):
     """Spreads each replica of a role over several nodes."""
 
     def __init__(self, **fields: Unpack[dicts.MultinodeArgsDict]) -> None: ...
-    node_count: PositiveCount | None = None
+    node_count: PositiveCount | None
     "Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.\n    Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."
-    launcher: Annotated[Launcher, Field(strict=False)] | None = None
+    launcher: Launcher | None
     "How the pods find each other; by default `ray`, for SGLang `multiprocessing`, and\n    `data-parallel` where `parallelism.data` spans pods."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
 
     def __init__(self, **fields: Unpack[dicts.NetworkConfigArgsDict]) -> None: ...
-    subdomain_policy: Annotated[SubdomainPolicy, Field(strict=False)]
+    subdomain_policy: SubdomainPolicy
     "`Shared` (LeaderWorkerSet's default) or `UniquePerReplica`."
 
 class SubGroupPolicyArgs(SpecModel):
@@ -112,7 +110,7 @@ class SubGroupPolicyArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.SubGroupPolicyArgsDict]) -> None: ...
     sub_group_size: PositiveCount
     "Pods in a subgroup; must divide the node count, or the node count less the leader."
-    sub_group_policy_type: Annotated[SubGroupPolicyType, Field(strict=False)] | None = None
+    sub_group_policy_type: SubGroupPolicyType | None
     "Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."
 
 class RoleArgs(SpecModel):
@@ -121,83 +119,83 @@ class RoleArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.RoleArgsDict]) -> None: ...
     name: PartName
     "Name of the role, unique in the service; part of its objects' names."
-    component_type: Annotated[ComponentType, Field(strict=False)]
+    component_type: ComponentType
     "What the role does: `worker`, `prefiller`, `decoder` or `router`."
-    replicas: Count = 1
+    replicas: Count
     "Independent instances of the model; 0 parks the role: no objects, no share of the gang."
-    template: PodTemplate | None = None
+    template: PodTemplate | None
     "Pod template of every pod of the role. With the service's `model` it may be left out, or name\n    only what differs: the library writes the container, and what stands here wins."
-    leader_template: PodTemplate | None = None
+    leader_template: PodTemplate | None
     "Pod template of the leaders, together with `workerTemplate` in place of `template`."
-    worker_template: PodTemplate | None = None
+    worker_template: PodTemplate | None
     "Pod template of the other pods of a multi-node replica."
-    container: str | None = None
+    container: str | None
     "Name of the container that serves the model; by default the one named vllm, sglang, engine\n    or main, else the first."
-    port: Port | None = None
+    port: Port | None
     "Port that it serves on; by default the engine's `--port`, else the container port named\n    http, else the first container port, else 8000. One that the engine does not listen on is\n    refused, unless another container of the pod does."
-    multinode: MultinodeArgs | None = None
+    multinode: MultinodeArgs | None
     "Spreads each replica over several nodes; by default a replica is one pod."
-    parallelism: ParallelismArgs | None = None
+    parallelism: ParallelismArgs | None
     "How the engine splits and copies the model: sets its arguments, and the pods of a replica;\n    by default the arguments say it."
-    placement: RolePlacementArgs | None = None
+    placement: RolePlacementArgs | None
     "Node pools that the role may be placed on, and what their accelerators have to be; read by\n    `place` and `--inventory` only. By default any pool that its pod templates allow."
-    engine: EngineArgs | None = None
+    engine: EngineArgs | None
     "The engine, in place of the service's, for a container that the library writes."
-    accelerator: Text | None = None
+    accelerator: Text | None
     "What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the\n    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a\n    container that the library writes: the engine's build for processors."
-    gpus: PositiveCount | None = None
+    gpus: PositiveCount | None
     "GPUs of each pod, for a container that the library writes; by default the product of\n    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on\n    `accelerator`."
-    resource_claims: list[ResourceClaimArgs] | None = None
+    resource_claims: list[ResourceClaimArgs] | None
     "Devices that the serving container of every pod claims (DRA), in place of accelerators in\n    its resources; by default none."
-    rollout: RoleRolloutArgs | None = None
+    rollout: RoleRolloutArgs | None
     "How this role is updated, where it differs from the service's `rollout`."
-    restart_policy: Annotated[RestartPolicy, Field(strict=False)] | None = None
+    restart_policy: RestartPolicy | None
     "LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node\n    replicas (LeaderWorkerSet 0.9 and later), `RecreateGroupOnPodRestart` for single pods."
-    environment: Annotated[PodEnvironment, Field(strict=False)] | None = None
+    environment: PodEnvironment | None
     "`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container, from the\n    variables of LeaderWorkerSet; one that a container sets by itself stays. By default containers\n    have LeaderWorkerSet's own alone: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX`, `LWS_GROUP_SIZE`."
-    startup_policy: Annotated[StartupPolicy, Field(strict=False)] | None = None
+    startup_policy: StartupPolicy | None
     "LeaderWorkerSet's startup policy, by default `LeaderCreated`; `LeaderReady` deadlocks with\n    gang scheduling and is refused there."
-    network_config: NetworkConfigArgs | None = None
+    network_config: NetworkConfigArgs | None
     "LeaderWorkerSet's network configuration."
-    sub_group_policy: SubGroupPolicyArgs | None = None
+    sub_group_policy: SubGroupPolicyArgs | None
     "LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."
-    kv_transfer: KvTransferArgs | None = None
+    kv_transfer: KvTransferArgs | None
     "Prefillers and decoders only: how the KV cache goes from one to the other, with the\n    arguments and environment that the engine needs for it."
-    kv_events: KvEventsArgs | None = None
+    kv_events: KvEventsArgs | None
     "What the engine publishes to the endpoint picker about its KV cache; by default nothing."
-    kv_cache_offloading: KvCacheOffloadingArgs | None = None
+    kv_cache_offloading: KvCacheOffloadingArgs | None
     "Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;\n    by default nowhere."
-    disruption_budget: DisruptionBudgetArgs | None = None
+    disruption_budget: DisruptionBudgetArgs | None
     "How many replicas evictions may take down at a time, in place of the service's; by default\n    any number."
-    autoscaling: AutoscalingArgs | None = None
+    autoscaling: AutoscalingArgs | None
     "Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By\n    default nothing but an update changes them."
-    startup: StartupArgs | None = None
+    startup: StartupArgs | None
     "How long the engine may take to load its model; by default no startup probe."
-    topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
+    topology_spread: list[TopologySpreadArgs] | None
     "Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."
-    pod_labels: LabelMapOrOutput = Field(default_factory=dict)
+    pod_labels: LabelMapOrOutput
     "Labels of the role's pods, those of a router on the endpoint picker's; they win over the\n    service's, and those of a template over both. Values may be Outputs. A change restarts the\n    pods."
-    pod_annotations: AnnotationMap = Field(default_factory=dict)
+    pod_annotations: AnnotationMap
     "Annotations of the role's pods, in the same order; values may be Outputs. A change restarts\n    the pods."
-    strategy: Annotated[Strategy, Field(strict=False)] | None = None
+    strategy: Strategy | None
     "Routers only: what the endpoint picker balances by; by default `prefix-cache`, and\n    `pd-disaggregation` where prefill and decode are separate roles."
-    scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
+    scorers: dict[str, float] | None
     "Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,\n    `queue`, `load`, `running`, `lora`, as far as the picker has them."
-    httproute: HttpRouteArgs | None = None
+    httproute: HttpRouteArgs | None
     "Routers only: the spec of a Gateway API HTTPRoute."
-    gateway: GatewayArgs | None = None
+    gateway: GatewayArgs | None
     "Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways\n    that exist."
-    endpoint_picker: EndpointPickerArgs | None = None
+    endpoint_picker: EndpointPickerArgs | None
     "Routers only: the endpoint picker's image, pods and behaviour."
-    endpoint_picker_config: str | None = None
+    endpoint_picker_config: str | None
     "Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."
-    pool: PoolArgs | None = None
+    pool: PoolArgs | None
     "Routers only: guards the InferencePool."
-    model_rewrites: Annotated[list[ModelRewriteArgs], Field(min_length=1)] | None = None
+    model_rewrites: list[ModelRewriteArgs] | None
     "Routers only: names that clients ask for, with the models or adapters that answer, by weight:\n    aliases and canaries. Not every picker knows them (docs/routing.md)."
-    network_policy: NetworkPolicyArgs | None = None
+    network_policy: NetworkPolicyArgs | None
     "Routers only: lets only the gateway and the picker reach the pods; by default where\n    `gateway.implementation` says where the gateway's proxies run."
-    reference_grants: bool | None = None
+    reference_grants: bool | None
     "Routers only: creates the ReferenceGrants that the route and the Gateway need in other\n    namespaces; by default they are asked for in a warning."
 
     @property
