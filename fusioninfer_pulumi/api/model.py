@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
@@ -25,7 +25,7 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
-from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
@@ -75,13 +75,6 @@ class AccessMode(str, enum.Enum):
     READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
-def _adapter_name(name: str) -> str:
-    # An argument has `NAME=PATH`, and the name becomes a folder.
-    if "=" in name or "/" in name or name in (".", ".."):
-        raise rule_error(INVALID_FORMAT, f"must contain neither = nor /, got {shown(name)}")
-    return name
-
-
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
@@ -114,11 +107,18 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
 
-    name: Annotated[Text, AfterValidator(_adapter_name)]
+    name: Text
     """Name by which requests ask for it."""
 
     uri: Text
     """Where it comes from, in the forms of the model's `uri`."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the name and the source."""
+        if "=" in self.name:  # separates name and path in the engine's argument
+            message = f"must not contain =, got {shown(self.name)}"
+            yield error(INVALID_FORMAT, (*at, "name"), message)
+        yield from _uri_findings(at, self)
 
 
 class LoraArgs(SpecModel):
@@ -304,7 +304,6 @@ class ModelArgs(SpecModel):
                 message = f'"{adapter.name}" is also the name of {names[adapter.name]}'
                 yield error(DUPLICATE_NAME, (*here, "name"), message)
             names.setdefault(adapter.name, f"adapters[{index}]")
-            yield from _uri_findings(here, adapter)
 
     def _misplaced_fields(self, at: Location, source: ModelSource) -> Iterator[Finding]:
         adapters = [parse_model_uri(one.uri) for one in (self.lora.adapters if self.lora else ())]

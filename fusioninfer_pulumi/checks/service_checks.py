@@ -79,9 +79,10 @@ def _role_names(built: BuiltService) -> Iterator[Finding]:
 
 def _service_name(built: BuiltService) -> Iterator[Finding]:
     """Check the variables that Kubernetes sets for the service's Kubernetes Service."""
-    plan, picked = built.plan, built.plan.shape.picks_endpoints
-    derive = object_names.endpoint_picker if picked else object_names.serving_service
-    entry = derive(plan.service)
+    plan = built.plan
+    if not plan.has_serving_service:
+        return
+    entry = object_names.serving_service(plan.service)
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in plan.roles:

@@ -143,7 +143,10 @@ def _by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Give objects that an importer's documents name or select to that importer."""
+    """Give objects that an importer's documents name or select to that importer.
+
+    These may name further objects, as a ServiceAccount names Secrets.
+    """
     importers_of_names: dict[Any, Importer] = {}
     conversions = list(_by_importer(documents, owners))
     for importer, mine in conversions:
@@ -156,10 +159,11 @@ def _add_referenced(
         selecting = (importer for importer, mine in conversions if importer.selects(mine, raw))
         return naming or next(selecting, None)
 
-    return [
+    extended = [
         user(*document) if owner is None else owner
         for document, owner in zip(documents, owners, strict=True)
     ]
+    return extended if extended == list(owners) else _add_referenced(documents, extended)
 
 
 def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:

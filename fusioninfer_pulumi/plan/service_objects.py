@@ -41,7 +41,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
     """Yield what leads requests to the pods."""
-    if plan.picker is None:
+    if plan.has_serving_service:
         yield serving_service(plan)
     if plan.routing is not None:
         yield from routing_objects(plan, plan.routing)

@@ -98,6 +98,14 @@ class ServicePlan(Topology):
         return self.routing.picker if self.routing is not None else None
 
     @property
+    def has_serving_service(self) -> bool:
+        """Whether a Service selects the serving pods: without a picker, or named by the route."""
+        route = self.routing.route if self.routing is not None else None
+        return not self.shape.picks_endpoints or (
+            route is not None and route.leads_to(self.service)
+        )
+
+    @property
     def has_service_endpoint(self) -> bool:
         """Whether clients reach the Service itself: no route leads to the pods."""
         return self.roles != () and (

@@ -68,11 +68,16 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         writable = {"name": _VOLUME, "mountPath": model.mount_path}
         files.fetched.append((source.fetched, model.mount_path, writable))
     engine_fetches = by_engine
+    places: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         adapter_source = parse_model_uri(adapter.uri)
         if adapter_source is None:
             continue
-        place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
+        # Two names of one adapter share its files.
+        place = places.get(adapter_source) or _adapter(
+            files, model, adapter_source, adapter.name, index, by_engine=by_engine
+        )
+        places[adapter_source] = place
         files.adapters[adapter.name] = place
         engine_fetches = engine_fetches or not place.startswith("/")
     if engine_fetches and model.token_secret is not None:
@@ -109,6 +114,8 @@ def _adapter(
 ) -> str:
     root = f"{model.mount_path}-adapters"
     path = f"{root}/{_slug(name)}"
+    if path in files.adapters.values():  # names that differ only in other characters
+        path = f"{path}-{index}"
     if source.scheme == "hf" and source.revision is None and by_engine:
         return source.place  # the engine fetches it like its model; it takes no revision
     if source.scheme in ("pvc", "oci"):
@@ -117,7 +124,7 @@ def _adapter(
     if model.cache is not None and model.cache.warm_up:
         return _warmed(files, source, model.cache, path)
     files.volumes[_ADAPTERS] = {"emptyDir": {}}
-    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": _slug(name)}
+    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": path.rpartition("/")[2]}
     files.mounts.append({**shared, "readOnly": True})
     files.fetched.append((source.fetched, path, shared))
     return path

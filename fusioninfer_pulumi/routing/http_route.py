@@ -90,6 +90,11 @@ class RoutePlan:
     use_default_gateways: str | None
     split: tuple[tuple[str, int], ...] = ()
 
+    def leads_to(self, service: str) -> bool:
+        """Return whether a rule names the service's own Kubernetes Service, in its namespace."""
+        wanted = {"name": object_names.serving_service(service)}
+        return any(is_same_backend(ref, wanted) for rule in self.rules for ref in rule.backends)
+
     @property
     def splits(self) -> bool:
         """Whether other pools get a share of the requests of any rule."""

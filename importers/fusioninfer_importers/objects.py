@@ -33,6 +33,9 @@ _WRITERS = {
     ),
     **dict.fromkeys(("finalizers", "ownerReferences"), "controllers"),
 }
+#: Header with the model's name: gateways set it from the request body, and routes match it
+#: (body-based routing of the inference extension; DefaultModelBasedRoutingHeaderName of KServe).
+MODEL_HEADER = "X-Gateway-Model-Name"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 

@@ -49,6 +49,7 @@ def served(name: str = "llm") -> list[str]:
 
 #: What KServe's presets lay below the container `main` of a single pod.
 PRESET: Manifest = {
+    "ports": [{"containerPort": 8000, "protocol": "TCP"}],
     "env": [{"name": "HOME", "value": "/home"}, {"name": "HF_HUB_CACHE", "value": "/models"}],
     "volumeMounts": [
         {"name": "home", "mountPath": "/home"},

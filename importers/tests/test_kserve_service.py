@@ -569,6 +569,35 @@ def test_what_cannot_work_is_refused(more: Any, text: str) -> None:
     assert any(each.startswith(text) for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("uri", "account", "severity", "text"),
+    [
+        ("s3://b/m", None, "warning", "spec: KServe adds the credentials of the Secrets of"),
+        ("hf://org/m", None, "info", "not set; KServe adds the credentials of the Secrets of"),
+        ("hf://org/m", "reader", "warning", "of ServiceAccount reader to the download"),
+        ("pvc://claim", "reader", None, "credentials"),
+    ],
+)
+def test_credentials_that_are_not_in_the_input_are_reported(
+    uri: str, account: str | None, severity: str | None, text: str
+) -> None:
+    template = {"serviceAccountName": account} if account else {}
+    document = llm(model={"uri": uri}, template={**pod(), **template})
+    found = [str(finding) for _, finding in source(document).findings if text in str(finding)]
+    if severity is None:
+        assert not found
+        return
+    (finding,) = found
+    assert finding.startswith(f"{severity}: ")
+
+
+def test_missing_secret_of_a_service_account_is_reported() -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    document = llm(model={"uri": "s3://b/m"})
+    found = warned(document, {**account, "secrets": [{"name": "s3"}]})
+    assert any("secrets[0].name: Secret s3 is not in this input" in finding for finding in found)
+
+
 def test_criticality_is_a_field_of_v1alpha1() -> None:
     adapters = [{"name": "a", "uri": "hf://a/b", "criticality": "Sheddable"}]
     model = {"uri": URI, "criticality": "Critical", "lora": {"adapters": adapters}}
@@ -589,7 +618,7 @@ def test_an_empty_uri_is_that_of_the_config() -> None:
         config(model={"uri": URI}),
     )
     assert spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
-    assert not any("model" in line for line in said(*documents))
+    assert not any("model.uri" in line for line in said(*documents))
     assert problems(llm(model={"uri": ""})) == [
         "f: model: model.uri is required, here or in a config"
     ]

@@ -142,10 +142,12 @@ def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
 
 def _preset_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
+    port = {"containerPort": PORT + 1 if preset.decodes else PORT, "protocol": "TCP"}
     env = [{"name": name, "value": value} for name, value in _ENV.items()]
     security, written = synthetic(container.at, _security(preset)), container.get("securityContext")
     return with_fields(
         container,
+        ports=container.get("ports") or synthetic(container.at, [port]),
         env=_below(container, "env", "name", env),
         volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
         securityContext=security if written is None else merge(security, written),

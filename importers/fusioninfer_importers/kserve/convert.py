@@ -10,6 +10,12 @@ from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert
 from fusioninfer_importers.kserve._filling import fill_templates
 from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, with_fields
 from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.kserve.credentials import (
+    ACCOUNT,
+    SECRET,
+    convert_credentials,
+    referenced_objects,
+)
 from fusioninfer_importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
@@ -21,7 +27,7 @@ from fusioninfer_importers.kserve.router import (
     kserve_backends,
 )
 from fusioninfer_importers.kserve.scaling import park_roles
-from fusioninfer_importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
+from fusioninfer_importers.kserve.scheduler import PICKER, SYSTEM, Objects, map_namespaces
 from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_importers.model import validated
@@ -30,6 +36,7 @@ from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
 
 _ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
+_TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 #: Values of KServe's config-llm-tracing.
 _COLLECTOR, _SAMPLING = "http://otel-collector:4317", 0.05
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
@@ -41,18 +48,19 @@ _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "nam
 
 
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """The ConfigMaps that hold configurations of endpoint pickers."""
+    """The ConfigMaps of endpoint pickers, and the objects with the downloads' credentials."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
     values = [document.at(*place).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
+    services = of_kind(documents, SERVICE)
     # A config may be in another namespace than the services that are based on it.
-    namespaces = [document.namespace for document in of_kind(documents, SERVICE)]
-    return frozenset(
+    config_maps = {
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
-        for service_namespace in namespaces
-        for namespace in map_namespaces(service_namespace, name)
-    )
+        for service in services
+        for namespace in map_namespaces(service.namespace, name)
+    }
+    return frozenset(config_maps.union(referenced_objects(documents, services)))
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -62,9 +70,11 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         (document.namespace, document.name): document
         for document, _ in validated(report, documents, CONFIG, LLMInferenceServiceConfig)
     }
-    maps = {
-        (document.namespace, document.name): document for document in of_kind(documents, CONFIG_MAP)
-    }
+    maps, accounts, secrets = (
+        {(document.namespace, document.name): document for document in of_kind(documents, kind)}
+        for kind in (CONFIG_MAP, ACCOUNT, SECRET)
+    )
+    report.consume(*(document.at() for document in (*accounts.values(), *secrets.values())))
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
     for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
@@ -80,7 +90,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         builder = report.add_service(document)
         for base in bases:
             builder.add_source(base)
-        convert_service(builder, spec, Related(maps, backends, groups))
+        convert_service(builder, spec, Related(maps, accounts, secrets, backends, groups))
     _report_config_maps(report, maps)
     _report_configs(report, configs, used)
     return report.finish()
@@ -204,6 +214,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     spec = fill_templates(builder, spec)
     arguments = convert_model(builder, spec)
     spec = move_initializer(builder, spec)
+    convert_credentials(builder, spec, related.accounts, related.secrets)
     prefill = spec.get("prefill")
     if prefill is not None:
         builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
@@ -245,19 +256,31 @@ def _trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     )
     variables.append({"name": _ATTRIBUTES, "value": value})
     for index, role in enumerate(builder.roles):
-        for block in ("template", "leaderTemplate", "workerTemplate"):
-            pod: Location = ("spec", "roles", index, block, "spec", "containers")
-            for place, container in enumerate(builder.get(pod) or () if block in role else ()):
-                env = _env(container)
+        place: Location = ("spec", "roles", index)
+        pods = {(*place, block): MAIN for block in _TEMPLATES if block in role}
+        if "image" in role.get("endpointPicker", ()):
+            picker = (*place, "endpointPicker", "template")
+            pods[picker] = PICKER
+            containers = builder.get((*picker, "spec", "containers")) or []
+            if PICKER not in map(_name, containers):
+                new = (*picker, "spec", "containers", len(containers), "name")
+                builder.default(new, PICKER, endpoint.at)
+        for pod, container_name in pods.items():
+            listed: Location = (*pod, "spec", "containers")
+            for position, container in enumerate(builder.get(listed) or ()):
+                env = _variables(container) if _name(container) == container_name else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
-                        builder.default((*pod, place, "env", offset), variable, endpoint.at)
+                        at = (*listed, position, "env", offset)
+                        builder.default(at, variable, endpoint.at)
 
 
-def _env(container: Any) -> list[Any] | None:
-    """Names of the variables of the container `main`, None where it is ill-formed or another."""
-    if not isinstance(container, dict) or container.get("name") != MAIN:
-        return None
+def _name(container: Any) -> Any:
+    return container.get("name") if isinstance(container, dict) else None
+
+
+def _variables(container: dict[str, Any]) -> list[Any] | None:
+    """Return the names of a container's variables, None where its env is ill-formed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
         return None

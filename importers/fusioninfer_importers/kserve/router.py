@@ -10,7 +10,8 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
-from fusioninfer_importers.objects import pool_backend
+from fusioninfer_importers.kserve.served_model import adapter_names, qualified_name
+from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, Rule, object_names
 
@@ -25,14 +26,12 @@ Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
 _PORT = 8000
 #: Where KServe attaches its routes.
 GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
-#: Endpoints with a rule of their own in KServe's preset; the last one matches all others.
-_ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "")
+#: Endpoints with a rule of their own in KServe's preset (config-llm-router-route.yaml).
+_ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages")
 #: Streams have no time limit.
 _NO_TIMEOUT = {"request": "0s", "backendRequest": "0s"}
 #: Annotation of a workload whose engine serves its model by the qualified name, too.
 MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
-#: Header with the qualified name of the model (DefaultModelBasedRoutingHeaderName of KServe).
-MODEL_HEADER = "X-Gateway-Model-Name"
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,11 @@ def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
         number = 0 if weight is None else weight.content
         stated = spec.get("model", "name")
         model = str(name if stated is None else stated.content)
-        adapters = spec.get("model", "lora", "adapters")
-        names_of_adapters = [
-            adapter.text("name") for adapter in (adapters.items if adapters is not None else ())
-        ]
         member = Member(
             str(name),
             number if isinstance(number, int) else 0,
             model,
-            frozenset([model, *filter(None, names_of_adapters)]),
+            frozenset([model, *adapter_names(spec)]),
             service_backend(name, spec),
         )
         groups.setdefault((namespace, str(group.content)), []).append(member)
@@ -91,11 +86,15 @@ class Related:
 
     Attributes:
         maps: ConfigMaps by namespace and name.
+        accounts: ServiceAccounts.
+        secrets: Their Secrets.
         backends: Backends that KServe creates for the services that have a router.
         groups: Members of the routing groups.
     """
 
     maps: Objects
+    accounts: Objects
+    secrets: Objects
     backends: Backends
     groups: Groups
 
@@ -112,6 +111,11 @@ def service_backend(service: Any, spec: Node) -> dict[str, Any]:
     """The backendRef to a service's pool or Service, without a weight."""
     if has_picker(spec):
         return pool_backend(service)
+    return serving_backend(service)
+
+
+def serving_backend(service: Any) -> dict[str, Any]:
+    """Return the backendRef to a service's Service."""
     return {"kind": "Service", "name": object_names.serving_service(str(service)), "port": _PORT}
 
 
@@ -240,16 +244,18 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
             )
         return
     namespace, name = builder.main.namespace, builder.main.name
-    rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]
+    service = serving_backend(name)
+    rules = _default_rules(f"/{namespace}/{name}", [service])
     if group is not None:
         rules += _shared_rules(builder, group, related.groups)
     elif isinstance(namespace, str):
         stated = spec.get("model", "name")
-        model = f"publishers/{namespace}/models/{name if stated is None else stated.content}"
-        rules += [_default_rule(f"/{model}", endpoint) for endpoint in _ENDPOINTS]
+        model = str(name if stated is None else stated.content)
+        rules += _default_rules(f"/{qualified_name(namespace, model)}", [service])
         enabled = spec.get("annotations", MODEL_ROUTING)
         if enabled is None or enabled.content == "true":
-            rules.append(_model_rule(model))
+            names = [model, *sorted(adapter_names(spec))]
+            rules += _model_rules([qualified_name(namespace, name) for name in names], service)
     builder.default((*target, "httproute", "rules"), rules, route.at)
 
 
@@ -271,7 +277,7 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
             f"{', '.join(sorted(this.models))}; KServe does not split requests between them",
         )
     main = max(same, key=lambda member: member.weight)
-    prefix = f"/publishers/{namespace}/models/{this.model}"
+    prefix = f"/{qualified_name(namespace, this.model)}"
     if main is not this:
         builder.report.translated(
             group.at, f"the route of {main.service} splits requests to {prefix}"
@@ -290,22 +296,44 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
         "are not split, because KServe's gateway settings are not read",
     )
     backends = [{**member.backend, "weight": member.weight} for member in same]
-    return [{**_default_rule(prefix, endpoint), "backendRefs": backends} for endpoint in _ENDPOINTS]
+    services = [{**serving_backend(member.service), "weight": member.weight} for member in same]
+    return _default_rules(prefix, services, backends)
 
 
-def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
-    rewrite = {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint or "/"}
-    return {
-        "matches": [{"path": {"type": "PathPrefix", "value": f"{prefix}{endpoint}"}}],
-        "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
-        "timeouts": _NO_TIMEOUT,
-    }
+def _default_rules(
+    prefix: str, services: Sequence[Any], backends: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """Return the rules below a path: endpoints without backends lead to the service's pool.
+
+    Other paths lead to Services, because endpoint pickers reject requests they cannot parse.
+    """
+    rules = []
+    for endpoint in (*_ENDPOINTS, ""):
+        rewrite = {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint or "/"}
+        refs = backends if endpoint else services
+        rule = {
+            "matches": [{"path": {"type": "PathPrefix", "value": f"{prefix}{endpoint}"}}],
+            "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
+            "timeouts": _NO_TIMEOUT,
+        }
+        rules.append({**rule, "backendRefs": list(refs)} if refs else rule)
+    return rules
 
 
-def _model_rule(model: str) -> dict[str, Any]:
-    """Return the rule for requests whose header names the model, by which gateways are shared."""
-    header = {"type": "Exact", "name": MODEL_HEADER, "value": model}
-    return {"matches": [{"headers": [header]}], "timeouts": _NO_TIMEOUT}
+def _model_rules(models: Iterable[str], service: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rules for requests whose header names the model or one of its adapters."""
+    header = {"type": "Exact", "name": MODEL_HEADER}
+    headers = [{"headers": [{**header, "value": model}]} for model in models]
+    endpoints = [
+        {"path": {"type": "Exact", "value": f"{endpoint}{end}"}, **match}
+        for match in headers
+        for endpoint in _ENDPOINTS
+        for end in ("", "/")
+    ]
+    return [
+        {"matches": endpoints, "timeouts": _NO_TIMEOUT},
+        {"matches": headers, "timeouts": _NO_TIMEOUT, "backendRefs": [service]},
+    ]
 
 
 def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:

@@ -9,7 +9,14 @@ import yaml
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, child_name
-from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
+from fusioninfer_importers.kserve._nodes import (
+    Node,
+    copy_fields,
+    copy_node,
+    merge,
+    synthetic,
+    with_fields,
+)
 from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
@@ -30,7 +37,10 @@ SHARED = "config-scheduler-"
 Objects = Mapping[tuple[Any, Any], SourceDocument]
 #: The picker of KServe's presets.
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+#: Container of ours that runs it.
+PICKER = "epp"
 _PICKER_FIELDS = ("image", "resources", "args")
+_RESOURCES = {"limits": {"cpu": 6, "memory": "16Gi"}, "requests": {"cpu": 1, "memory": "2Gi"}}
 
 _Weights = Mapping[str, int]
 #: Scorers of KServe's controller and their weights (schedulerConfigText, v0.20).
@@ -123,6 +133,7 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
     report, picker = builder.report, (*target, "endpointPicker")
     report.consume(*() if scheduler.content else (scheduler.at,))
     builder.default((*picker, "image"), IMAGE, scheduler.at)
+    builder.default((*picker, "resources"), _RESOURCES, scheduler.at)
     copy_fields(builder, picker, scheduler, "replicas")
     tokenizer, pool = scheduler.get("tokenizer"), scheduler.get("pool")
     if tokenizer is not None:
@@ -302,6 +313,10 @@ def _picker_container(
 ) -> list[Node]:
     """Sets the picker's own fields; returns the container with the others, if there are any."""
     # KServe's presets start the picker in `command`, so its args are further flags.
+    resources = container.get("resources")
+    if resources is not None:
+        merged = merge(synthetic(resources.at, _RESOURCES), resources)
+        container = with_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
     command = container.get("command")
     if command is not None:
@@ -310,5 +325,5 @@ def _picker_container(
             "is not supported; put additional flags into args",
         )
     taken = dict.fromkeys((*_PICKER_FIELDS, "command"))
-    rest = with_fields(container, name=Node(name.at, "epp"), **taken)
+    rest = with_fields(container, name=Node(name.at, PICKER), **taken)
     return [rest] if len(rest.content) > 1 else []

@@ -30,6 +30,18 @@ _REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 _CONTROLLED = ("name", "args", "command")
 
 
+def qualified_name(namespace: str, model: str) -> str:
+    """Return the name by which a shared gateway knows a model (fullyQualifiedModelName)."""
+    return f"publishers/{namespace}/models/{model}"
+
+
+def adapter_names(spec: Node) -> list[str]:
+    """Return the names of the LoRA adapters of a service."""
+    adapters = spec.get("model", "lora", "adapters")
+    names = [adapter.text("name") for adapter in (adapters.items if adapters is not None else ())]
+    return [name for name in names if name is not None]
+
+
 def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     """Converts the model: what is served, who downloads it, LoRA adapters.
 
@@ -44,7 +56,9 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
         )
         return ()
     name, namespace = model.text("name") or builder.main.name, builder.main.namespace
-    names = [str(name), *([f"publishers/{namespace}/models/{name}"] * isinstance(namespace, str))]
+    names = [str(name)]
+    if isinstance(namespace, str):  # else an Output
+        names.append(qualified_name(namespace, str(name)))
     if _mounts_weights(spec):
         _mounted(builder, spec, model)
         return (WEIGHTS, SERVED_NAME, *names)
@@ -145,6 +159,14 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
                 builder.report.unsupported(
                     field.at, "is not supported; an adapter has name and uri"
                 )
+    items = adapters.items if adapters is not None else []
+    if isinstance(builder.main.namespace, str):
+        # Each adapter is served by its qualified name, too (attachLoRAAdapters).
+        for index, adapter in enumerate(items, start=len(items)):
+            target = ("spec", "model", "lora", "adapters", index)
+            qualified = qualified_name(builder.main.namespace, str(adapter.text("name")))
+            builder.default((*target, "name"), qualified, adapter.at)
+            builder.default((*target, "uri"), adapter.value["uri"], adapter.at)
     limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 

@@ -17,7 +17,7 @@ from fusioninfer_importers.kthena.models import (
 )
 from fusioninfer_importers.kthena.servers import SCORERS, Server, commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
-from fusioninfer_importers.objects import pool_backend
+from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
 
@@ -26,8 +26,6 @@ RULE_ORDER_DIFFERS = Rule("rule-order-differs")
 
 #: An anchored end: `$` or `.*`, unless escaped by a backslash.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
-#: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
-MODEL_HEADER = "X-Gateway-Model-Name"
 Target = tuple[TargetModel, Server, SourceField]
 
 
