@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from e2e.engine.project import Project, missing
-from e2e.engine.services import ready, role, service
+from e2e.engine.project import missing
+from e2e.engine.services import Stack, role
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -77,21 +77,21 @@ def measured(replicas: int, runs: int) -> tuple[Times, Times]:
 def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
     namespace = cluster.new_namespace("bench")
     pods = role(replicas=replicas, behaviour="slow", delay=f"{POD_SECONDS:g}s")
-    wanted = service(namespace, pods, wait={"timeout": "10m"})
-    stack = Project(folder / namespace, cluster.kubeconfig)
+    stack = Stack(folder / namespace, cluster, namespace)
+    wanted = stack.service(pods, wait={"timeout": "10m"})
     times.objects = len(_write(stack, wanted, by_hand=by_hand))
 
     def serving() -> bool:
-        return ready(cluster, namespace).get("serve") == replicas
+        return stack.ready().get("serve") == replicas
 
     def up() -> None:
-        stack.up().assert_fine()
+        stack.up().assert_succeeded()
         cluster.wait(serving, 600)
 
     times.up.append(_seconds(up))
-    times.again.append(_seconds(lambda: stack.up().assert_fine()))
+    times.again.append(_seconds(lambda: stack.up().assert_succeeded()))
     preview = ("preview", "--expect-no-changes")
-    times.preview.append(_seconds(lambda: stack.run(*preview).assert_fine()))
+    times.preview.append(_seconds(lambda: stack.run(*preview).assert_succeeded()))
     kubernetes = [
         resource for resource in stack.resources() if resource["type"].startswith("kubernetes:")
     ]
@@ -99,7 +99,7 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     cluster.delete_namespace(namespace, timeout=600)
 
 
-def _write(stack: Project, wanted: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
+def _write(stack: Stack, wanted: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
     (args,) = load(wanted)
     objects: tuple[Any, ...] = render(plan_service(args))
     if by_hand:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from e2e.harness import Object
 
 
-def devices(driver: str, nodes: Sequence[str], count: int) -> list[Object]:
-    """A DeviceClass of a driver, and what it publishes of so many devices on each node."""
+def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
+    """Return a driver's DeviceClass, and a ResourceSlice with so many devices of each node."""
     api = "resource.k8s.io/v1"
     selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
     made: list[Object] = [
@@ -19,12 +19,15 @@ def devices(driver: str, nodes: Sequence[str], count: int) -> list[Object]:
             "spec": {"selectors": [selector]},
         }
     ]
-    for node in nodes:
+    for node, count in counts.items():
         spec = {
             "driver": driver,
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"gpu-{index}"} for index in range(count)],
+            "devices": [
+                {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
+                for index in range(count)
+            ],
         }
         metadata = {"name": f"{node}.{driver}"}
         made.append(

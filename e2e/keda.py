@@ -17,8 +17,6 @@ from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 from e2e.metrics import EXTERNAL, served
 
-NEED = "KEDA (`python -m e2e.build_tools --only keda-operator`) and Prometheus are there"
-
 _TYPE = "text/plain; version=0.0.4"
 
 
@@ -100,7 +98,10 @@ def prometheus(cluster: Cluster, targets: Mapping[str, Target]) -> Iterator[str]
 def keda(cluster: Cluster) -> Iterator[None]:
     """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
     grpc, health, metrics, adapter = free_ports(4)
-    _install_kinds(cluster)
+    cluster.install_kinds([
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in manifests("keda-operator", "crds")
+    ])  # fmt: skip
     # The API server asks without a certificate of its own, which makes it anonymous to the adapter.
     cluster.apply(_anonymous())
     plane, programs = cluster.plane, cluster.programs
@@ -152,27 +153,6 @@ def keda(cluster: Cluster) -> Iterator[None]:
     finally:
         programs.stop("keda-adapter")
         programs.stop("keda-operator")
-
-
-def _install_kinds(cluster: Cluster) -> None:
-    paths = manifests("keda-operator", "crds")
-    kinds = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths]
-    cluster.apply(kinds)
-
-    def missing() -> list[str]:
-        stored = [
-            cluster.get("CustomResourceDefinition", kind["metadata"]["name"]) for kind in kinds
-        ]
-        return [
-            kind["metadata"]["name"]
-            for kind in stored
-            if not any(
-                condition["type"] == "Established" and condition["status"] == "True"
-                for condition in kind.get("status", {}).get("conditions") or ()
-            )
-        ]
-
-    cluster.wait(lambda: not missing(), 60, missing)
 
 
 def _anonymous() -> list[dict[str, object]]:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from e2e.harness import Cluster, Object
 from e2e.harness.certificates import create_certificates
+from e2e.harness.pods import is_condition_true
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 CUSTOM = ("custom.metrics.k8s.io", "v1beta2")
@@ -103,7 +104,13 @@ def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None
     cluster.apply([service, *services])
     names = [each["metadata"]["name"] for each in services]
     try:
-        cluster.wait(lambda: all(_available(cluster, each) for each in names), 60, "metrics APIs")
+        cluster.wait(
+            lambda: all(
+                is_condition_true(cluster.get("APIService", name), "Available") for name in names
+            ),
+            60,
+            "metrics APIs",
+        )
         yield
     finally:
         for name in names:
@@ -126,14 +133,6 @@ def _api_service(api: tuple[str, str], port: int) -> Object:
             "service": {"namespace": "default", "name": "metrics-adapter", "port": port},
         },
     }
-
-
-def _available(cluster: Cluster, name: str) -> bool:
-    conditions = cluster.get("APIService", name).get("status", {}).get("conditions", [])
-    return any(
-        condition["type"] == "Available" and condition["status"] == "True"
-        for condition in conditions
-    )
 
 
 def _quantity(value: float) -> str:

@@ -96,7 +96,7 @@ class Claim:
         file: Test file.
         test: Test function.
         by_hand: Whether CI skips it.
-        needs: Programs that must be installed, else its tests are skipped.
+        needs: Whether programs must be installed, else its tests are skipped.
         cases: Node ids of its tests.
     """
 
@@ -104,7 +104,7 @@ class Claim:
     file: Path
     test: str
     by_hand: bool
-    needs: str | None
+    needs: bool
     cases: set[str] = field(default_factory=set)
 
 
@@ -128,11 +128,16 @@ class Report:
                 continue
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
-            names = {mark.name for mark in item.iter_markers()}
+            # By folder, because conftest.py adds the marker `engine` later.
+            names = {mark.name for mark in item.iter_markers()} | set(
+                item.path.relative_to(ROOT).parts
+            )
             is_core = "engine" not in names or "core" in names
             by_hand = bool({"long", "upstream"} & names) or not is_core
+            # Folders and runs by hand whose programs may be missing.
+            needs = bool({"engine", "long", "serve"} & names or marker.kwargs.get("needs"))
             claim = self.claims.setdefault(
-                (item.path, text), Claim(text, item.path, test, by_hand, marker.kwargs.get("needs"))
+                (item.path, text), Claim(text, item.path, test, by_hand, needs)
             )
             claim.cases.add(item.nodeid)
         files = set(Path(__file__).parent.rglob("test_*.py"))

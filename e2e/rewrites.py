@@ -6,7 +6,7 @@ import copy
 import re
 from collections import Counter
 
-from e2e.harness import Cluster, Object
+from e2e.harness import Cluster
 from e2e.harness.components import custom_resource_definitions
 
 KIND = "InferenceModelRewrite"
@@ -30,17 +30,8 @@ def with_llm_d_rewrites(cluster: Cluster) -> str:
     llm_d["spec"]["group"] = "llm-d.ai"
     name = f"{definition['spec']['names']['plural']}.llm-d.ai"
     llm_d["metadata"] = {"name": name}
-    cluster.apply([llm_d])
-    cluster.wait(lambda: _is_established(cluster.get(DEFINITIONS, name)), 30)
+    cluster.install_kinds([llm_d])
     return name
-
-
-def _is_established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or []
-    return any(
-        condition["type"] == "Established" and condition["status"] == "True"
-        for condition in conditions
-    )
 
 
 def decisions(metrics: str) -> Counter[str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from e2e.harness import Cluster, EndpointPicker, Object
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
@@ -34,10 +36,6 @@ class Picker:
     image: str
     tool: str | None = None
 
-    def is_available(self) -> bool:
-        """Whether it can run here."""
-        return self.tool is not None or self.executable() is not None
-
     def executable(self) -> Path | None:
         """Its program where it is no tool of ours."""
         found = None if self.tool is not None else shutil.which("llm-d-epp")
@@ -49,6 +47,25 @@ PICKERS = {
     **{version: Picker(image, version) for version, image in IMAGES.items()},
     "llm-d": Picker("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"),
 }
+
+NEEDS_LLM_D = pytest.mark.skipif(
+    shutil.which("llm-d-epp") is None, reason="llm-d-epp is not on PATH"
+)
+
+
+def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
+    """Run a test on these pickers, or on all; llm-d's, which may be missing, has its own claim."""
+    return pytest.mark.parametrize(
+        "version",
+        [
+            pytest.param(version, marks=pytest.mark.proves(claim))
+            if PICKERS[version].tool
+            else pytest.param(version, marks=[NEEDS_LLM_D, pytest.mark.proves(
+                f"{claim}, with llm-d's picker", needs="llm-d-epp is on PATH")])
+            for version in versions or PICKERS
+        ],
+    )  # fmt: skip
+
 
 HOST = {"hostnames": ["svc.example.com"]}
 PARENT = {**HOST, "parentRefs": [{"name": "gateway", "namespace": "infra"}]}
@@ -102,17 +119,20 @@ def only(objects: Sequence[Object], kind: str) -> Object:
     return found
 
 
-def generated_picker(cluster: Cluster, version: str, objects: Sequence[Object]) -> EndpointPicker:
+def generated_picker(
+    cluster: Cluster, version: str, objects: Sequence[Object], *, plain: bool = False
+) -> EndpointPicker:
     """The real picker with everything that was generated: configuration, flags, account.
 
     Ports and the path of the configuration are the harness's own; all other flags are those of the
-    Deployment, and the token is that of the generated ServiceAccount.
+    Deployment, and the token is that of the generated ServiceAccount. `plain` turns TLS off.
     """
     deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == PICKERS[version].image
     (config,) = only(objects, "ConfigMap")["data"].values()
+    left_out = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
     return EndpointPicker(
         cluster,
         version=version,
@@ -121,9 +141,7 @@ def generated_picker(cluster: Cluster, version: str, objects: Sequence[Object]) 
         account=spec["serviceAccountName"],
         config=config,
         arguments=[
-            argument
-            for argument in container["args"]
-            if argument.partition("=")[0] not in _HARNESS_FLAGS
+            argument for argument in container["args"] if argument.partition("=")[0] not in left_out
         ],
         executable=PICKERS[version].executable(),
     )

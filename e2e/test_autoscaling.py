@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import role, service
 from e2e.live import LiveService
@@ -32,34 +31,6 @@ def manifest(nodes: int, autoscaling: Object, minimum: dict[str, int] | None = N
 def condition(hpa: Object, kind: str) -> dict[str, Any]:
     found = hpa.get("status", {}).get("conditions", [])
     return next((each for each in found if each["type"] == kind), {})
-
-
-@pytest.mark.proves("HPA and KEDA objects are accepted unchanged")
-@pytest.mark.parametrize(
-    "autoscaling",
-    [
-        {
-            "maxReplicas": 4,
-            "metrics": [METRIC, {**METRIC, "source": "External", "selector": {"a": "b"}}],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 600}},
-        },
-        {
-            "engine": "KEDA",
-            "minReplicas": 0,
-            "maxReplicas": 4,
-            "prometheus": "http://prometheus:9090",
-            "metrics": [{"query": "sum(up)", "target": "5"}],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 600}},
-        },
-    ],
-    ids=["HPA", "KEDA"],
-)
-def test_autoscalers_are_accepted(cluster: Cluster, namespace: str, autoscaling: Object) -> None:
-    plan = inputs.plan_of(manifest(1, autoscaling))
-    sent = inputs.with_namespace(inputs.objects_of(plan), namespace)
-    for each in sent:
-        (stored,) = cluster.apply([each], dry_run=True)
-        checks.stored_is_what_was_sent(each, stored)
 
 
 @pytest.mark.proves("An HPA scales a gang's LeaderWorkerSet and selects its leaders")

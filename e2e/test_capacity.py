@@ -102,25 +102,21 @@ def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster)
     assert {each.case.model.exact for each in bound} == {True, False}
 
 
-def assert_groups_as_modelled(cluster: Cluster, seed: int, count: int) -> list[Bound]:
-    cases = scheduling.random_cases(seed, count, mixed=False, groups=True)
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(count, marks=[*marks, pytest.mark.proves(
+            f"Serving groups start as the model says on {count} random topologies")])
+        for count, marks in ((GROUPED, []), (GROUPED_LONG, [pytest.mark.long]))
+    ],
+)  # fmt: skip
+def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster, count: int) -> None:
+    cases = scheduling.random_cases(9, count, mixed=False, groups=True)
     bound = assert_as_modelled(cluster, cases)
     started = {each.case.title: each.started_groups for each in bound}
     assert started == {each.case.title: each.case.model.groups for each in bound}
-    return bound
-
-
-@pytest.mark.proves(f"Serving groups start as the model says on {GROUPED} random topologies")
-def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
-    bound = assert_groups_as_modelled(cluster, 9, GROUPED)
     assert {each.case.model.exact for each in bound} == {True, False}
     assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
-
-
-@pytest.mark.long
-@pytest.mark.proves(f"The same on {GROUPED_LONG} random topologies with groups")
-def test_many_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
-    assert_groups_as_modelled(cluster, 9, GROUPED_LONG)
 
 
 @pytest.mark.long

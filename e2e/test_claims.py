@@ -32,7 +32,7 @@ def _found(cluster: Cluster, nodes: int, **scheduling: Any) -> tuple[int, dict[s
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(nodes, gpus=0)
     bare = cluster.add_nodes(1, gpus=0)
-    made = devices(driver, names, DEVICES)
+    made = devices(driver, dict.fromkeys(names, DEVICES))
     claims = [{"name": "gpus", "deviceClassName": driver, "count": DEVICES}]
     roles = [
         inputs.role("prefill", "prefiller", 1, 1, 0, resourceClaims=claims),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from e2e.disaggregated import await_leaders, disaggregated, started
 from e2e.harness import Cluster, EndpointPicker, Object
-from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
+from e2e.harness.ext_proc import DESTINATION
 from e2e.harness.pods import leaders
-from e2e.harness.processes import LOOPBACK
-from e2e.test_prefill_decode import LLM_D, PREFILLER, _picker, programs
+from e2e.routers import generated_picker
+from e2e.test_prefill_decode import LLM_D, PREFILLER, pairs, pick, programs
 
 __all__ = ["programs"]
 
@@ -45,23 +44,11 @@ def _groups_used(cluster: Cluster, namespace: str, picker: EndpointPicker) -> se
     found = set()
     for number in range(REQUESTS):
         request = {"model": "m", "prompt": f"Request {number}. " * 40, "max_tokens": 7}
-        headers = _ask(picker, request)
+        headers = pick(picker, request)
         chosen = (headers[DESTINATION], headers[PREFILLER])
         decode, prefill = (groups[each.rpartition(":")[0]] for each in chosen)
         found.add((decode, prefill))
     return found
-
-
-def _ask(picker: EndpointPicker, request: dict[str, Any]) -> Mapping[str, str]:
-    with ExternalProcessor(f"{LOOPBACK}:{picker.grpc_port}") as processor:
-        return processor.ask(request).headers
-
-
-def _answers(picker: EndpointPicker) -> bool:
-    try:
-        return PREFILLER in _ask(picker, {"model": "m", "prompt": "x" * 400, "max_tokens": 1})
-    except Exception:  # noqa: BLE001 - it does not know its pods yet
-        return False
 
 
 def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
@@ -74,31 +61,26 @@ def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
     await_leaders(cluster, namespace, 6)
 
 
-@pytest.mark.proves("llm-d's picker never pairs pods of different groups", needs=LLM_D)
-def test_pairs_stay_in_a_group(cluster: Cluster, namespace: str, programs: dict[str, Any]) -> None:
-    objects = started(cluster, namespace, _grouped(namespace), leading=8)
-    with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
-        picker.wait_serving()
-        cluster.wait(lambda: _answers(picker), message=picker.program.tail)
-        assert _groups_used(cluster, namespace, picker) == {("0", "0"), ("1", "1")}
-        _end_prefill_of(cluster, namespace, "0")
-        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == {("1", "1")}, 30)
-
-
-@pytest.mark.proves("groupPairing Preferred crosses groups only if a group lacks prefill pods",
-                    needs=LLM_D)  # fmt: skip
-def test_preferred_pairs_leave_a_group_without_prefill_pods(
-    cluster: Cluster,
-    namespace: str,
-    programs: dict[str, Any],
+@pytest.mark.parametrize(
+    ("pairing", "crossed"),
+    [
+        pytest.param("Strict", {("1", "1")}, marks=pytest.mark.proves(
+            "llm-d's picker never pairs pods of different groups", needs=LLM_D)),
+        pytest.param("Preferred", {("0", "1"), ("1", "1")}, marks=pytest.mark.proves(
+            "groupPairing Preferred crosses groups only if a group lacks prefill pods",
+            needs=LLM_D)),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("programs")
+def test_pairs_of_groups(
+    cluster: Cluster, namespace: str, pairing: str, crossed: set[tuple[str, str]]
 ) -> None:
-    preferred = _grouped(namespace, endpointPicker={"groupPairing": "Preferred"})
-    objects = started(cluster, namespace, preferred, leading=8)
-    with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
+    manifest = _grouped(namespace, endpointPicker={"groupPairing": pairing})
+    objects = started(cluster, namespace, manifest, leading=8)
+    with generated_picker(cluster, "llm-d", objects, plain=True) as picker:
         picker.wait_serving()
-        cluster.wait(lambda: _answers(picker), message=picker.program.tail)
+        request = {"model": "m", "prompt": "x" * 400, "max_tokens": 1}
+        cluster.wait(lambda: pairs(picker, request), message=picker.program.tail)
         assert _groups_used(cluster, namespace, picker) == {("0", "0"), ("1", "1")}
         _end_prefill_of(cluster, namespace, "0")
-        cluster.wait(
-            lambda: _groups_used(cluster, namespace, picker) == {("0", "1"), ("1", "1")}, 30
-        )
+        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == crossed)

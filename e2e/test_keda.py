@@ -10,7 +10,7 @@ import pytest
 
 from e2e.harness import Cluster, Object
 from e2e.inputs import role, service
-from e2e.keda import NEED, Exporter, Target, absent, keda, prometheus
+from e2e.keda import Exporter, Target, absent, keda, prometheus
 from e2e.live import LiveService
 from e2e.repeated import repeated
 from e2e.test_autoscaling import LWS
@@ -101,10 +101,7 @@ def labels(namespace: str, kind: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves(
-    "KEDA scales a role from zero to three and back, without reversals",
-    needs=NEED,
-)
+@pytest.mark.proves("KEDA scales a role from zero to three and back, without reversals")
 def test_a_role_is_woken_and_follows_its_load(
     cluster: Cluster, namespace: str, scaler: None
 ) -> None:
@@ -163,10 +160,7 @@ def test_a_role_is_woken_and_follows_its_load(
     assert history.seen[name] == [1, 0, 1, 3, 1, 0]
 
 
-@pytest.mark.proves(
-    "KEDA scales prefill and decode in their ratio",
-    needs=NEED,
-)
+@pytest.mark.proves("KEDA scales prefill and decode in their ratio")
 def test_prefill_and_decode_keep_their_ratio(
     cluster: Cluster, namespace: str, scaler: None
 ) -> None:

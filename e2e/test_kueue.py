@@ -13,10 +13,10 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
+from e2e.harness.pods import is_condition_true
 from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends, check_named_objects
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.checks.quotas import check_quotas
-from fusioninfer_pulumi.component.diagnosis import explain_queue, read_service
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
@@ -29,7 +29,6 @@ QUEUE = "team"
 WORKLOAD = "kueue.x-k8s.io/v1beta2/Workload"
 WAIT = 120.0
 GPUS = (80, 64, 48, 32, 16)
-NEEDS = "Kueue is built"
 IMAGE = "registry.example.com/engine:1"
 CONTAINER = {
     "name": "main",
@@ -53,13 +52,6 @@ def queued(service: Object, **spec: Any) -> Object:
     changed = copy.deepcopy(service)
     strategy = {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
     changed["spec"] |= {"schedulingStrategy": strategy, **spec}
-    return changed
-
-
-def with_image(service: Object, image: str) -> Object:
-    changed = copy.deepcopy(service)
-    for role in changed["spec"]["roles"]:
-        role["template"]["spec"]["containers"][0]["image"] = image
     return changed
 
 
@@ -144,10 +136,7 @@ def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, in
     }
 
 
-@pytest.mark.proves(
-    "Kueue admits what the plan says at 16 to 80 GPUs, in both layouts",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Kueue admits what the plan says at 16 to 80 GPUs, in both layouts")
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
     service = queued(inputs.prefill_decode(), layout=layout)
@@ -200,62 +189,10 @@ def _available(lws: Object) -> bool:
     status = lws.get("status") or {}
     if status.get("observedGeneration") != lws["metadata"]["generation"]:
         return False
-    return any(c["type"] == "Available" and c["status"] == "True" for c in status["conditions"])
+    return is_condition_true(lws, "Available")
 
 
-@pytest.mark.proves(
-    "A queued service is created, updated, scaled and repaired; its quota is released",
-    needs=NEEDS,
-)
-def test_a_service_lives_under_kueue(queues: Cluster) -> None:
-    namespace = queues.new_namespace()
-    open_queue(queues, namespace, 48)
-    service = queued(inputs.prefill_decode(decode=1))
-    first, second = "registry.example.com/engine:1", "registry.example.com/engine:2"
-    names = ("svc-prefill-0", "svc-decode-0")
-    put(queues, namespace, service)
-    available(queues, namespace, dict.fromkeys(names, first))
-
-    put(queues, namespace, with_image(service, second))
-    available(queues, namespace, dict.fromkeys(names, second))
-
-    before = {pod["metadata"]["uid"] for pod in queues.pods(namespace)}
-    queues.delete("v1/Pod", "svc-decode-0-0-1", namespace)
-    queues.wait(
-        lambda: (
-            "svc-decode-0-0-1" in {p["metadata"]["name"] for p in queues.ready(namespace)}
-            and not before >= {pod["metadata"]["uid"] for pod in queues.pods(namespace)}
-        ),
-        WAIT,
-        "the lost pod",
-    )
-    available(queues, namespace, dict.fromkeys(names, second))
-
-    # Another service has to wait until this one gives its quota back.
-    other = queued(inputs.service("other", inputs.role("decode", "worker", 1, 4)))
-    put(queues, namespace, other)
-    waiting = "other-decode-0"
-
-    def blocked() -> bool:
-        return any(
-            quota_of(workload) == "False" and waiting in workload["metadata"]["name"]
-            for workload in queues.list(WORKLOAD, namespace)
-        )
-
-    queues.wait(blocked, WAIT, "the other service in the queue")
-    seen = read_service(str(queues.kubeconfig), None, namespace, "other")
-    (reason,) = explain_queue([waiting], seen)
-    assert reason.startswith(
-        f"LeaderWorkerSet {waiting}: waits in the LocalQueue of Kueue: couldn't assign flavors"
-    )
-    queues.delete("LeaderWorkerSet", "svc-decode-0", namespace)
-    available(queues, namespace, {"svc-prefill-0": second, waiting: first})
-
-
-@pytest.mark.proves(
-    "`plan --cluster` agrees with Kueue on quota and inactive queues",
-    needs=NEEDS,
-)
+@pytest.mark.proves("`plan --cluster` agrees with Kueue on quota and inactive queues")
 def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     lender = queues.new_namespace()
@@ -317,8 +254,7 @@ def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "Kueue's webhook rejects another queue, backend or requests on a running LeaderWorkerSet",
-    needs=NEEDS,
+    "Kueue's webhook rejects another queue, backend or requests on a running LeaderWorkerSet"
 )
 def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
     namespace = queues.new_namespace()
@@ -343,10 +279,7 @@ def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
     assert "requests" in refused(larger)
 
 
-@pytest.mark.proves(
-    "LeaderReady and exclusive topologies start under Kueue",
-    needs=NEEDS,
-)
+@pytest.mark.proves("LeaderReady and exclusive topologies start under Kueue")
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
 def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: str) -> None:
     namespace = queues.new_namespace()
@@ -363,10 +296,7 @@ def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: st
     available(queues, namespace, {"svc-inference-0": image})
 
 
-@pytest.mark.proves(
-    "Pods whose template has Kueue's queue label never start; imports omit it",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
 def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
     label = "kueue.x-k8s.io/queue-name"
     namespace = queues.new_namespace()
@@ -407,7 +337,6 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
 
 @pytest.mark.proves(
     "With only Kueue installed, `plan --cluster` rejects Volcano and suggests Kueue",
-    needs=NEEDS,
 )
 def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
     """Last, because it takes Volcano's kinds away."""

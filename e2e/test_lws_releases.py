@@ -15,7 +15,6 @@ from fusioninfer_pulumi.component.status import is_available
 
 pytestmark = pytest.mark.long
 
-NEEDS = "these releases are built"
 WAIT = 120.0
 SECOND = "registry.example.com/engine:2"
 TEMPLATES = ("leaderTemplate", "workerTemplate")
@@ -80,10 +79,7 @@ def with_image(service: Object, image: str) -> Object:
     return changed
 
 
-@pytest.mark.proves(
-    "LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work",
-    needs=NEEDS,
-)
+@pytest.mark.proves("LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
     namespace = installed.new_namespace()
@@ -110,8 +106,7 @@ def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
 
 
 @pytest.mark.proves(
-    "LeaderWorkerSet 0.7 and 0.8 reject RecreateGroupAfterStart and lack observedGeneration",
-    needs=NEEDS,
+    "LeaderWorkerSet 0.7 and 0.8 reject RecreateGroupAfterStart and lack observedGeneration"
 )
 def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
     namespace = installed.new_namespace()
@@ -130,35 +125,3 @@ def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
     (lws,) = installed.list("LeaderWorkerSet", namespace)
     assert ("observedGeneration" in lws["status"]) == (release == LATEST)
     installed.delete_namespace(namespace)
-
-
-@pytest.mark.proves(
-    "LeaderWorkerSet 0.7, 0.8 and 0.9: the examples are created and updated",
-    needs=NEEDS,
-)
-@pytest.mark.parametrize("example", inputs.EXAMPLES)
-def test_examples_live_with_every_release(installed: Cluster, example: str) -> None:
-    namespace = installed.new_namespace()
-    kinds = ("LeaderWorkerSet", "PodGroup", "ServiceAccount", "ConfigMap")
-    objects = [copy.deepcopy(o) for o in inputs.example_objects(example) if o["kind"] in kinds]
-    workloads = [item["spec"]["leaderWorkerTemplate"] for item in objects if _is_lws(item)]
-    names = [item["metadata"]["name"] for item in objects if _is_lws(item)]
-    pods = sum(template["size"] for template in workloads)
-    for template in workloads:
-        if template["size"] > 1:
-            template["restartPolicy"] = "RecreateGroupOnPodRestart"
-    for image in ("registry.example.com/engine:1", SECOND):
-        for template in workloads:
-            for pod in (template[key] for key in TEMPLATES if key in template):
-                for container in pod["spec"]["containers"]:
-                    container["image"] = image
-        installed.apply(inputs.with_namespace(objects, namespace))
-        serves(installed, namespace, dict.fromkeys(names, image), pods)
-    groups = installed.list("scheduling.volcano.sh/v1beta1/PodGroup", namespace)
-    assert [group["status"]["phase"] for group in groups] == ["Running"] * len(groups)
-    assert len(groups) == (example == "deepseek-disagg")
-    installed.delete_namespace(namespace)
-
-
-def _is_lws(item: Object) -> bool:
-    return bool(item["kind"] == "LeaderWorkerSet")

@@ -7,7 +7,7 @@ import pytest
 from e2e import inputs
 from e2e.devices import devices
 from e2e.harness import Cluster, Object
-from e2e.test_manifests import assert_accepted, room
+from e2e.harness.pods import is_condition_true
 from e2e.volumes import bound_claim
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Origin
@@ -23,8 +23,6 @@ from importers.tests.modelplane_samples import (
     released,
     template,
 )
-
-__all__ = ["room"]
 
 DEVICES = 8
 SERVE = ["vllm", "serve", "/mnt/models"]
@@ -64,21 +62,11 @@ def objects_of(*documents: Object) -> list[Object]:
     return list(render(plan_service(read.document.args)))
 
 
-@pytest.mark.proves("Modelplane deployments with cache and ModelService are accepted unchanged")
-@pytest.mark.parametrize("form", FORMS)
-def test_deployments_with_a_cache_are_accepted(cluster: Cluster, room: str, form: str) -> None:
-    token = {"name": "hub"}
-    objects = objects_of(FORMS[form], cache(authSecret=token, revision="v1"), model_service())
-    kinds = {manifest["kind"] for manifest in objects}
-    assert {"PersistentVolumeClaim", "Job", "HTTPRoute", "InferencePool"} <= kinds
-    assert_accepted(cluster, objects, room)
-
-
 @pytest.mark.proves("A Modelplane deployment's pods mount the folder that its warm-up Job wrote")
 def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str) -> None:
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(2, gpus=0)
-    made = devices(driver, names, DEVICES)
+    made = devices(driver, dict.fromkeys(names, DEVICES))
     asked = {
         "devices": [
             {
@@ -101,11 +89,7 @@ def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str
 
     def complete() -> bool:
         (live,) = cluster.list("batch/v1/Job", namespace)
-        conditions = live.get("status", {}).get("conditions") or ()
-        return any(
-            condition["type"] == "Complete" and condition["status"] == "True"
-            for condition in conditions
-        )
+        return is_condition_true(live, "Complete")
 
     def engines() -> list[Object]:
         label = "leaderworkerset.sigs.k8s.io/name"

@@ -154,29 +154,26 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
     return found
 
 
-def api_of(cluster: Cluster) -> KubernetesApi:
-    """The cluster, as `check --server` reads it."""
-    return KubernetesApi(str(cluster.kubeconfig), None)
-
-
 def _excepted(refusal: Refusal, rules: set[str]) -> bool:
     warned = bool(rules & WARNED.keys()) and "unknown field" in refusal.message
     return warned or any(part in refusal.message for part in ELSEWHERE)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(f"`check --server` and the API server agree on {MUTANTS:,} mutated manifests")
-def test_what_is_accepted_is_accepted_there_too(cluster: Cluster, room: str) -> None:
-    found = outcome(DryRuns(cluster, room), api_of(cluster), 1, MUTANTS)
-    assert found.offline > found.accepted > MUTANTS // 10
-    assert found.rejected > MUTANTS // 20
-    assert not found.report(), found.report()
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(f"The same for {MUTANTS_LONG:,} mutated manifests")
-def test_what_is_accepted_of_many_is_accepted_there_too(cluster: Cluster, room: str) -> None:
-    found = outcome(DryRuns(cluster, room), api_of(cluster), 2, MUTANTS_LONG)
-    assert found.accepted > MUTANTS_LONG // 10
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [
+        pytest.param(seed, count, marks=[*marks, pytest.mark.proves(
+            f"`check --server` and the API server agree on {count:,} mutated manifests")])
+        for seed, count, marks in ((1, MUTANTS, []), (2, MUTANTS_LONG, [pytest.mark.long]))
+    ],
+)  # fmt: skip
+def test_check_server_agrees_with_the_api_server(
+    cluster: Cluster, room: str, seed: int, count: int
+) -> None:
+    found = outcome(
+        DryRuns(cluster, room), KubernetesApi(str(cluster.kubeconfig), None), seed, count
+    )
+    assert found.offline > found.accepted > count // 10
+    assert found.rejected > count // 20
     assert not found.report(), found.report()

@@ -22,7 +22,6 @@ from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gp
 
 pytestmark = pytest.mark.long
 
-NEEDS = "Kubernetes 1.37 is built"
 KUBERNETES = "kubernetes-1.37"
 POD_GROUP = "scheduling.k8s.io/v1beta1/PodGroup"
 CASE = "e2e.fusioninfer.io/case"
@@ -116,10 +115,7 @@ def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
     return service
 
 
-@pytest.mark.proves(
-    "kube-scheduler starts what the plan says for Native gangs, in both layouts",
-    needs=NEEDS,
-)
+@pytest.mark.proves("kube-scheduler starts what the plan says for Native gangs, in both layouts")
 @LAYOUTS
 def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) -> None:
     table = {}
@@ -142,41 +138,8 @@ def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) ->
     assert table == {80: True, 64: False, 48: False, 32: False, 16: False}
 
 
-@pytest.mark.proves(
-    "A Native gang is updated, scaled and repaired without touching other replicas",
-    needs=NEEDS,
-)
-def test_a_service_lives(gangs: Cluster) -> None:
-    service = started(gangs)
-    before = service.identities()
-    service.apply(service.changed(image="registry.example.com/engine:2"))
-
-    def updated() -> bool:
-        images = [pod["spec"]["containers"][0]["image"] for pod in gangs.ready(service.namespace)]
-        return images == ["registry.example.com/engine:2"] * 10
-
-    gangs.wait(updated, PATIENCE, service.bound)
-    service.becomes(FULL)
-    assert not set(before.values()) & set(service.identities().values())
-
-    others = service.identities("prefill-0", "decode-0")
-    service.apply(service.changed(1, image="registry.example.com/engine:2"))
-    service.becomes({"prefill-0": 2, "decode-0": 4})
-    service.apply(service.changed(2, image="registry.example.com/engine:2"))
-    service.becomes(FULL)
-    assert service.identities("prefill-0", "decode-0") == others
-
-    gangs.delete("v1/Pod", "svc-decode-1-0-1", service.namespace, now=True)
-    gangs.wait(lambda: "svc-decode-1-0-1" in service.identities(), PATIENCE, service.bound)
-    service.becomes(FULL)
-    assert service.identities("prefill-0", "decode-0") == others
-
-
 @LAYOUTS
-@pytest.mark.proves(
-    "Native gang: after a lost node, restarting replicas wait until all fits",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: after a lost node, restarting replicas wait until all fits")
 def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout: str) -> None:
     service = started(gangs, layout=layout)
     others = service.identities("prefill-0", "decode-0")
@@ -194,10 +157,7 @@ def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout:
     assert service.identities("decode-0").items() <= others.items()
 
 
-@pytest.mark.proves(
-    "Native gang: a raised minCount stops nothing that runs",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: a raised minCount stops nothing that runs")
 def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
     service = started(gangs)
     others = service.identities("decode-0", "decode-1")
@@ -217,10 +177,7 @@ def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
     assert service.identities("decode-0", "decode-1") == others
 
 
-@pytest.mark.proves(
-    "An unschedulable Native gang gives its reason in status, waits and failures",
-    needs=NEEDS,
-)
+@pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
 def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
     service.add_nodes(9)
@@ -238,10 +195,7 @@ def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
     assert not seen.unread
 
 
-@pytest.mark.proves(
-    "Native gang: priorityClassName is immutable and must match the pods",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: priorityClassName is immutable and must match the pods")
 def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
     for name in ("low", "high"):
         gangs.apply(
@@ -280,10 +234,7 @@ def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
         service.apply(of("high"))
 
 
-@pytest.mark.proves(
-    "Native gang: LeaderReady deadlocks",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: LeaderReady deadlocks")
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
 def test_workers_that_are_created_late_deadlock(gangs: Cluster, way: str) -> None:
     service = NativeService(gangs)
@@ -305,10 +256,7 @@ def test_workers_that_are_created_late_deadlock(gangs: Cluster, way: str) -> Non
     assert len(service.pods()) == 3
 
 
-@pytest.mark.proves(
-    "Native gang: each serving group starts as a whole",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: each serving group starts as a whole")
 def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     service = NativeService(gangs, groups=2)
     plan = service.plan
@@ -333,10 +281,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     gangs.wait(lambda: bound() == [10, 10], PATIENCE, bound)
 
 
-@pytest.mark.proves(
-    "Native gang: replicas above minCount are placed pod by pod",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Native gang: replicas above minCount are placed pod by pod")
 def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
     service = started(gangs, nodes=12, layout="PerRole")
     scaled = {"spec": {"replicas": 3}}
@@ -345,10 +290,7 @@ def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
     gangs.wait(lambda: service.bound() == wanted, PATIENCE, service.bound)
 
 
-@pytest.mark.proves(
-    "ServingPrerequisites detects the Native API, but not the scheduler's gate",
-    needs=NEEDS,
-)
+@pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_the_api_is_found(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
     checked = Prerequisites(KubernetesApi(str(gangs.kubeconfig), None), [plan])
@@ -357,10 +299,7 @@ def test_the_api_is_found(gangs: Cluster) -> None:
     assert "the feature gate GenericWorkload in the scheduler, too" in gate
 
 
-@pytest.mark.proves(
-    "Without the scheduler's gate, Native pods start one by one",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Without the scheduler's gate, Native pods start one by one")
 def test_a_scheduler_without_the_gate_starts_pods_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

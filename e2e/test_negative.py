@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e import checks, inputs, scheduling
-from e2e.harness import ApiError, Cluster, Object
+from e2e.harness import Cluster, Object
 from e2e.live import LiveService
 from e2e.refusals import Change, in_lws, in_pod_group, in_templates
 from e2e.scheduling import Case
@@ -105,53 +104,6 @@ def test_wrong_pods_are_noticed(cluster: Cluster, namespace: str) -> None:
     assert {title: words in noticed.get(title, "") for title, (_, words, _) in BROKEN_PODS.items()
             } == dict.fromkeys(BROKEN_PODS, True), noticed  # fmt: skip
     assert "nothing" not in noticed
-
-
-SELECTORS: dict[str, Object] = {
-    "all pods of the service": {"fusioninfer.io/service": "svc"},
-    "leaders of every role": {
-        "fusioninfer.io/service": "svc", "leaderworkerset.sigs.k8s.io/worker-index": "0"},
-    "a misspelt key": {"fusioninfer.io/services": "svc"},
-    "leaders of every service": {
-        "fusioninfer.io/component-type": "decoder",
-        "leaderworkerset.sigs.k8s.io/worker-index": "0"},
-}  # fmt: skip
-
-
-@pytest.mark.proves("Builders of wrong selectors or ports are detected")
-def test_wrong_selectors_are_noticed(cluster: Cluster, namespace: str) -> None:
-    service = LiveService(cluster, namespace, PARTIAL)
-    service.apply()
-    LiveService(cluster, namespace, inputs.prefill_decode("other")).apply()
-    cluster.wait(lambda: len(cluster.pods(namespace)) == 20, message=service.pods)
-    pods, leaders = cluster.pods(namespace), ["svc-decode-0-0", "svc-decode-1-0"]
-    good = cluster.get("v1/Service", "svc", namespace)
-    checks.selector_finds(good, pods, leaders)
-    for selector in SELECTORS.values():
-        wrong = copy.deepcopy(good)
-        wrong["spec"]["selector"] = selector
-        with pytest.raises(AssertionError, match="selects other pods"):
-            checks.selector_finds(wrong, pods, leaders)
-    good["spec"]["ports"][0]["targetPort"] = 8080
-    with pytest.raises(AssertionError, match="has no port 8080"):
-        checks.selector_finds(good, pods, leaders)
-
-
-MISREAD: dict[str, Change] = {
-    "a field that nobody knows": in_pod_group(lambda each: each["spec"].update(minMembers=6)),
-    "a misspelt field of the template": in_templates(lambda t: t["spec"].update(nodeselector={})),
-    "a field in the wrong place": in_lws(lambda each: each["spec"].update(size=4)),
-    "a number as text": in_pod_group(lambda each: each["spec"].update(minMember="6")),
-}
-
-
-@pytest.mark.proves("Builders of unknown fields are detected")
-@pytest.mark.parametrize("case", MISREAD)
-def test_unknown_fields_are_noticed(cluster: Cluster, namespace: str, case: str) -> None:
-    plan = inputs.plan_of(PARTIAL)
-    objects = MISREAD[case](inputs.with_namespace(inputs.objects_of(plan), namespace))
-    with pytest.raises(ApiError):
-        cluster.apply(objects, dry_run=True)
 
 
 @pytest.mark.proves("Objects that the server stores differently are detected")

@@ -8,7 +8,6 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
-from e2e.test_manifests import assert_accepted
 from e2e.volumes import bound_claim
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
@@ -36,32 +35,6 @@ def role(name: str = "serve", component_type: str = "worker", **more: object) ->
                  "resources": {"limits": {"nvidia.com/gpu": 4, "memory": "128Gi"}}}  # fmt: skip
     template = {"spec": {"containers": [container]}}
     return {"name": name, "componentType": component_type, "template": template, **more}
-
-
-def sglang() -> Object:
-    container = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3",
-                 "command": ["python3", "-m", "sglang.launch_server", "--model-path", "m"],
-                 "resources": {"limits": {"nvidia.com/gpu": 1, "memory": "128Gi"}}}  # fmt: skip
-    given = {"cpu": "64Gi", "secondary": TIERS[:1]}
-    return role(template={"spec": {"containers": [container]}}, kvCacheOffloading=given)
-
-
-def pair() -> list[Object]:
-    both: Object = {"kvTransfer": {}, **FORMS["every tier"], "parallelism": {"tensor": 4}}
-    return [role("prefill", "prefiller", **both), role("decode", "decoder", **both)]
-
-
-SERVICES = {
-    **{name: inputs.service("svc", role(**form)) for name, form in FORMS.items()},
-    "beside NIXL": inputs.service("svc", *pair()),
-    "SGLang": inputs.service("svc", sglang()),
-}
-
-
-@pytest.mark.proves("kvCacheOffloading to memory, emptyDirs and claims is accepted unchanged")
-@pytest.mark.parametrize("form", SERVICES)
-def test_every_form_is_accepted(cluster: Cluster, namespace: str, form: str) -> None:
-    assert_accepted(cluster, inputs.objects_of(inputs.plan_of(SERVICES[form])), namespace)
 
 
 @pytest.mark.proves("A gang that offloads to disks and a shared claim is scheduled")

@@ -7,45 +7,13 @@ from collections import Counter
 import pytest
 
 from e2e import inputs
+from e2e.devices import devices
 from e2e.harness import Cluster, Object
 from e2e.test_placement import LABEL, bound_on, promised, run, wait_for
 from fusioninfer_pulumi import load, place, read_inventory
 from fusioninfer_pulumi.findings import InvalidServiceError
 
 DRIVER = "gpu.nvidia.com"
-DEVICE_CLASS = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "DeviceClass",
-    "metadata": {"name": DRIVER},
-    "spec": {
-        "selectors": [
-            {
-                "cel": {
-                    "expression": f"device.driver == '{DRIVER}' && "
-                    f"device.attributes['{DRIVER}'].type == 'gpu'"
-                }
-            }
-        ]
-    },
-}
-
-
-def resource_slice(node: str, count: int) -> Object:
-    """The devices of a node, as a driver publishes them."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-gpus"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [
-                {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
-                for index in range(count)
-            ],
-        },
-    }
 
 
 def claiming(name: str, namespace: str, replicas: int, count: int) -> Object:
@@ -72,8 +40,11 @@ def test_claims_are_allocated_on_the_chosen_pools(cluster: Cluster, namespace: s
         for pool, (count, size) in sizes.items()
         for name in cluster.add_nodes(count, 0, labels={LABEL: pool}, prefix=pool)
     ]
-    slices = [resource_slice(name, size) for name, size in nodes]
-    cluster.apply([DEVICE_CLASS, *slices])
+    device_class, *slices = devices(DRIVER, dict(nodes))
+    # NVIDIA's driver publishes other types of devices, too.
+    selector = device_class["spec"]["selectors"][0]["cel"]
+    selector["expression"] += f" && device.attributes['{DRIVER}'].type == 'gpu'"
+    cluster.apply([device_class, *slices])
     try:
         stock = read_inventory(str(cluster.kubeconfig))
         found = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}

@@ -22,7 +22,7 @@ from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.model_server import ModelServer
-from e2e.routers import only
+from e2e.routers import generated_picker
 
 PREFILLER = "x-prefiller-host-port"
 
@@ -50,7 +50,8 @@ def ports() -> tuple[int, int]:
 def served(
     cluster: Cluster, namespace: str, programs: dict[str, Path], ports: tuple[int, int]
 ) -> Iterator[tuple[list[Object], EndpointPicker]]:
-    """A service whose pods are ready, and its picker."""
+    """Return the objects of a service whose pods are ready, and its picker."""
+    del programs
     pool, engine = ports
     manifest = disaggregated(
         namespace,
@@ -63,7 +64,7 @@ def served(
                             f"--port={pool}"]},
     )  # fmt: skip
     objects = started(cluster, namespace, manifest, leading=4)
-    with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
+    with generated_picker(cluster, "llm-d", objects, plain=True) as picker:
         picker.wait_serving()
         yield objects, picker
 
@@ -80,8 +81,8 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
     pool, engine = ports
     by_role = _addresses(cluster, namespace)
     request = {"model": "m", "prompt": "Where is the cache? " * 20, "max_tokens": 7}
-    cluster.wait(lambda: _pairs(picker, request), message=picker.program.tail)
-    picked = _pick(picker, request)
+    cluster.wait(lambda: pairs(picker, request), message=picker.program.tail)
+    picked = pick(picker, request)
     decode, prefill = picked[DESTINATION], picked[PREFILLER]
     assert decode in {f"{address}:{pool}" for address in by_role["decode"]}
     assert prefill in {f"{address}:{pool}" for address in by_role["prefill"]}
@@ -139,35 +140,18 @@ def test_a_client_cannot_send_prompts_elsewhere(
         assert (stranger.requests, local.requests) == ([], [])
 
 
-def _pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
+def pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
+    """Return whether the picker knows its pods and names a prefill pod."""
     try:
-        return PREFILLER in _pick(picker, request)
+        return PREFILLER in pick(picker, request)
     except Exception:  # noqa: BLE001 - it does not know its pods yet
         return False
 
 
-def _pick(picker: EndpointPicker, request: dict[str, Any]) -> Mapping[str, str]:
+def pick(picker: EndpointPicker, request: dict[str, Any]) -> Mapping[str, str]:
+    """Return the headers that the picker adds to a request."""
     with ExternalProcessor(f"{LOOPBACK}:{picker.grpc_port}") as processor:
         return processor.ask(request).headers
-
-
-def _picker(cluster: Cluster, objects: list[Object], executable: Path) -> EndpointPicker:
-    deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
-    spec = deployment["spec"]["template"]["spec"]
-    (config,) = only(objects, "ConfigMap")["data"].values()
-    own = ("--pool-name", "--pool-namespace", "--config-file", "--grpc-port",
-           "--grpc-health-port", "--metrics-port", "--secure-serving", "--cert-path")  # fmt: skip
-    (container,) = spec["containers"]
-    return EndpointPicker(
-        cluster,
-        version="llm-d",
-        namespace=pool["metadata"]["namespace"],
-        pool=pool["metadata"]["name"],
-        account=spec["serviceAccountName"],
-        config=config,
-        arguments=[each for each in container["args"] if each.partition("=")[0] not in own],
-        executable=executable,
-    )
 
 
 def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object], executable: Path) -> int:

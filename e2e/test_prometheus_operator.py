@@ -26,7 +26,6 @@ from e2e.serve import prometheus
 pytestmark = pytest.mark.long
 
 NAME = "prometheus-operator-program"
-NEEDS = f"the operator (`python -m e2e.build_tools --only {NAME}`) and Prometheus are there"
 MONITORING = "monitoring.coreos.com/v1"
 CONFIG = "prometheus.yaml.gz"
 RULES = "/etc/prometheus/rules/"
@@ -179,8 +178,7 @@ def with_targets(config: Object, targets: Sequence[Object]) -> Object:
 
 
 @pytest.mark.proves(
-    "The Prometheus operator accepts the monitors and alerts; Prometheus loads them",
-    needs=NEEDS,
+    "The Prometheus operator accepts the monitors and alerts; Prometheus loads them"
 )
 def test_the_operator_gives_prometheus_alerts_and_targets(watched: Cluster) -> None:
     namespace = watched.new_namespace()

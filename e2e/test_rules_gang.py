@@ -1,11 +1,13 @@
-"""What the library refuses in a gang really deadlocks or breaks on the real scheduler.
+"""What the library rejects in a gang deadlocks or breaks on the real scheduler.
 
-Each manifest is one that the library rendered, with the refused thing put in by hand.
+Each row renders a valid service and adds the rejected setting to its objects.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,23 +16,26 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
-from e2e.refusals import in_lws, in_pod_group, in_templates, refused, warned_of
+from e2e.refusals import Change, in_lws, in_pod_group, in_templates, refused, warned_of
 from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
 FULL = {"prefill-0": 2, "decode-0": 4, "decode-1": 4}
+LEADERS = {"svc-decode-0-0", "svc-decode-1-0", "svc-prefill-0-0"}
 STORY = prefill_decode()
 PARTIAL = prefill_decode(minimum={"prefill": 1, "decode": 1})
+DEFAULT: dict[str, Any] = {"schedulerName": "default-scheduler"}
 
 
-def edited(manifest: Object, role: int, **fields: Any) -> Object:
-    """The service with other fields in one role."""
-    changed = copy.deepcopy(manifest)
+def edited(role: int, **fields: Any) -> Object:
+    """Return the service with other fields in one role."""
+    changed = copy.deepcopy(STORY)
     changed["spec"]["roles"][role] |= fields
     return changed
 
 
 def annotated(manifest: Object, key: str, value: str) -> Object:
+    """Return a service with an annotation in its templates."""
     changed = copy.deepcopy(manifest)
     for role in changed["spec"]["roles"]:
         role["template"]["metadata"] = {"annotations": {key: value}}
@@ -38,161 +43,161 @@ def annotated(manifest: Object, key: str, value: str) -> Object:
 
 
 def annotate(key: str, value: str) -> Any:
-    def edit(holder: Object) -> None:
-        holder["metadata"].setdefault("annotations", {})[key] = value
-
-    return edit
+    return lambda holder: holder["metadata"].setdefault("annotations", {}).update({key: value})
 
 
-def assert_leaders_wait_alone(cluster: Cluster, service: LiveService) -> None:
-    cluster.wait(lambda: len(service.pods()) >= 3, message=service.pods)
-    cluster.settle(10)
-    names = sorted(service.identities())
-    assert names == ["svc-decode-0-0", "svc-decode-1-0", "svc-prefill-0-0"]
-    assert service.bound() == NOTHING
+def pod_group(minimum: int | None = None, **decode: int) -> Change:
+    """Return a change of the PodGroup's minMember and of the decode role's subgroups."""
+
+    def edit(group: Object) -> None:
+        if minimum is not None:
+            group["spec"]["minMember"] = minimum
+        if decode:
+            group["spec"]["subGroupPolicy"][1].update(decode)
+
+    return in_pod_group(edit)
 
 
-@pytest.mark.proves("LeaderReady deadlocks with a gang")
-def test_leader_ready_deadlocks(cluster: Cluster, namespace: str) -> None:
-    refused(edited(STORY, 1, startupPolicy="LeaderReady"), "LeaderReady deadlocks")
-    cluster.add_nodes(10)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_lws(lambda each: each["spec"].update(startupPolicy="LeaderReady")))
-    assert_leaders_wait_alone(cluster, service)
+def other_scheduler() -> Object:
+    manifest = edited(0)
+    manifest["spec"]["roles"][0]["template"]["spec"] |= DEFAULT
+    return manifest
 
 
-def add_racks(cluster: Cluster, racks: int, nodes: int) -> dict[str, str]:
-    """Nodes with a label `rack`; which node is in which."""
-    return {
-        name: f"r{rack}"
-        for rack in range(racks)
-        for name in cluster.add_nodes(nodes, labels={"rack": f"r{rack}"})
-    }
+def unplaceable(resources: Object) -> Object:
+    """Return the service with prefill pods of these resources that match no node."""
+    manifest = prefill_decode()
+    spec = manifest["spec"]["roles"][0]["template"]["spec"]
+    spec["containers"][0]["resources"] = resources
+    spec["nodeSelector"] = {"no": "such-node"}
+    return manifest
 
 
-@pytest.mark.proves("An exclusive topology deadlocks with a gang")
-def test_an_exclusive_topology_deadlocks(cluster: Cluster, namespace: str) -> None:
-    key = labels.LWS_EXCLUSIVE_TOPOLOGY
-    refused({**STORY, "metadata": {"name": "svc", "annotations": {key: "rack"}}}, "deadlocks")
-    add_racks(cluster, 3, 4)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_lws(annotate(key, "rack")))
-    assert_leaders_wait_alone(cluster, service)
+@dataclass(frozen=True)
+class Case:
+    """A rejected setting.
+
+    Attributes:
+        bound: Bound pods of each replica at the end, or their sum if replicas are torn apart.
+        change: Adds the setting to the rendered objects.
+        rejected: A manifest with the setting, and what the library says about it.
+        service: The service whose objects are changed; STORY by default.
+        nodes: Nodes of eight accelerators.
+        racks: Labels the nodes with as many values of `rack`.
+        only_leaders: Whether no worker is ever created.
+    """
+
+    bound: Mapping[str, int] | int
+    change: Change = list
+    rejected: tuple[Object, str] | None = None
+    service: Object | None = None
+    nodes: int = 10
+    racks: int = 1
+    only_leaders: bool = False
+
+
+TOPOLOGY = labels.LWS_EXCLUSIVE_TOPOLOGY
+CASES = {
+    "LeaderReady deadlocks with a gang": Case(
+        NOTHING, in_lws(lambda each: each["spec"].update(startupPolicy="LeaderReady")),
+        (edited(1, startupPolicy="LeaderReady"), "LeaderReady deadlocks"), only_leaders=True),
+    "An exclusive topology deadlocks with a gang": Case(
+        NOTHING, in_lws(annotate(TOPOLOGY, "rack")),
+        ({**STORY, "metadata": {"name": "svc", "annotations": {TOPOLOGY: "rack"}}}, "deadlocks"),
+        nodes=12, racks=3, only_leaders=True),
+    "The default scheduler starts parts of replicas": Case(
+        3, in_templates(lambda each: each["spec"].update(DEFAULT)),
+        (inputs.service("svc", *STORY["spec"]["roles"], **DEFAULT), "does not support gangs"),
+        nodes=3),
+    "A role with another scheduler starts although its gang does not fit": Case(
+        {**NOTHING, "prefill-0": 2},
+        in_templates(lambda each: each["spec"].update(DEFAULT), "prefill"),
+        (other_scheduler(), 'must be "volcano"'), nodes=7),
+    "Pods with another group-name annotation leave the gang, which never starts": Case(
+        NOTHING, in_templates(annotate(labels.GROUP_NAME, "own"), "prefill"),
+        (annotated(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")),
+    "With another task-spec annotation the gang never starts": Case(
+        NOTHING, in_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
+        (annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
+    # Seven pods are no sum of whole replicas, which have two and four.
+    "minMember below the sum of minTaskMember starts broken replicas": Case(
+        7, pod_group(6), nodes=7),
+    "minMember of all pods makes a partial gang all-or-nothing": Case(
+        NOTHING, pod_group(10), service=PARTIAL, nodes=8),
+    "A minimum above a role's replicas never starts": Case(
+        NOTHING, pod_group(minSubGroups=3),
+        (prefill_decode(minimum={"decode": 3}), "must be at most the role's replicas"),
+        PARTIAL, nodes=14),
+    "A subgroup size below the replica's splits replicas": Case(
+        8, pod_group(4, subGroupSize=2), service=PARTIAL, nodes=8),
+    "Pods without resource requests do not count in the gang": Case(
+        {"prefill-0": 0, "decode-0": 4, "decode-1": 4}, service=unplaceable({})),
+    "Pods with resource requests count in the gang": Case(
+        NOTHING, service=unplaceable({"requests": {"cpu": "1"}})),
+}  # fmt: skip
+
+
+def add_racks(cluster: Cluster, racks: int, nodes: int) -> None:
+    for index in range(racks):
+        cluster.add_nodes(nodes // racks, labels={"rack": f"r{index}"})
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.proves(claim)) for claim, case in CASES.items()]
+)
+def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, case: Case) -> None:
+    if case.rejected is not None:
+        refused(*case.rejected)
+    add_racks(cluster, case.racks, case.nodes)
+    service = LiveService(cluster, namespace, case.service or STORY)
+    service.apply(change=case.change)
+    if case.only_leaders:
+        cluster.wait(lambda: len(service.pods()) >= len(LEADERS), message=service.pods)
+        cluster.settle(10)
+        assert service.identities().keys() == LEADERS
+        assert service.bound() == case.bound
+    elif isinstance(case.bound, int):
+        cluster.wait(lambda: sum(service.bound().values()) == case.bound, message=service.bound)
+        assert any(n not in (0, FULL[task]) for task, n in service.bound().items())
+    else:
+        service.becomes(case.bound)
+
+
+def test_pods_without_requests_are_warned_of() -> None:
+    warned_of(unplaceable({}), "no container requests resources")
 
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
-def test_an_exclusive_topology_of_the_pods_does_not_bind_the_workers(
-    cluster: Cluster, namespace: str
-) -> None:
-    key = labels.LWS_EXCLUSIVE_TOPOLOGY
-    refused(annotated(STORY, key, "rack"), "binds the leaders alone")
-    add_racks(cluster, 3, 4)
+def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
+    refused(annotated(STORY, TOPOLOGY, "rack"), "binds the leaders alone")
+    add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_templates(annotate(key, "rack")))
+    service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))
     service.becomes(FULL)
-    bound = {p["metadata"]["name"] for p in service.pods() if "affinity" in p["spec"]}
-    assert bound == {"svc-decode-0-0", "svc-decode-1-0", "svc-prefill-0-0"}
+    assert {p["metadata"]["name"] for p in service.pods() if "affinity" in p["spec"]} == LEADERS
 
 
 @pytest.mark.proves("Several exclusive subgroups in a replica are never placed in a gang")
 @pytest.mark.parametrize("where", [in_lws, in_templates])
-def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
+def test_several_exclusive_subgroups_are_never_placed(
     cluster: Cluster, namespace: str, where: Any
 ) -> None:
     key = labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     policy = {"subGroupSize": 2}
     several = inputs.service("svc", inputs.role("a", "worker", 1, 4, subGroupPolicy=policy))
     refused(annotated(several, key, "rack"), "several subgroups")
-    add_racks(cluster, 4, 2)
+    add_racks(cluster, 4, 8)
     service = LiveService(cluster, namespace, several)
     service.apply(change=where(annotate(key, "rack")))
     service.becomes({"a-0": 0})
-
     single = inputs.service("one", inputs.role("a", "worker", 2, 2, subGroupPolicy=policy))
     alone = LiveService(cluster, namespace, annotated(single, key, "rack"))
     alone.apply()
     alone.becomes({"a-0": 2, "a-1": 2})
 
 
-@pytest.mark.proves("The default scheduler starts parts of replicas")
-def test_the_default_scheduler_tears_replicas(cluster: Cluster, namespace: str) -> None:
-    strategy: dict[str, Any] = {"schedulerName": "default-scheduler"}
-    refused(inputs.service("svc", *STORY["spec"]["roles"], **strategy), "does not support gangs")
-    cluster.add_nodes(3)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_templates(lambda each: each["spec"].update(strategy)))
-    cluster.wait(lambda: sum(service.bound().values()) == 3, message=service.bound)
-
-
-@pytest.mark.proves("A role with another scheduler starts although its gang does not fit")
-def test_a_role_with_another_scheduler_is_not_held_with_its_gang(
-    cluster: Cluster, namespace: str
-) -> None:
-    other = edited(STORY, 0)
-    other["spec"]["roles"][0]["template"]["spec"]["schedulerName"] = "default-scheduler"
-    refused(other, 'must be "volcano"')
-    cluster.add_nodes(7)  # not enough for decode
-    service = LiveService(cluster, namespace, STORY)
-    change = in_templates(lambda e: e["spec"].update(schedulerName="default-scheduler"), "prefill")
-    service.apply(change=change)
-    service.becomes({**NOTHING, "prefill-0": 2})
-
-
-@pytest.mark.proves("Pods with another group-name annotation leave the gang, which never starts")
-def test_another_group_name_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
-    refused(annotated(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")
-    cluster.add_nodes(10)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_templates(annotate(labels.GROUP_NAME, "own"), "prefill"))
-    service.becomes(NOTHING)
-
-
-@pytest.mark.proves("With another task-spec annotation the gang never starts")
-def test_another_task_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
-    refused(annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")
-    cluster.add_nodes(10)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_templates(annotate(labels.TASK_SPEC, "own"), "prefill"))
-    service.becomes(NOTHING)
-
-
-@pytest.mark.proves("minMember below the sum of minTaskMember starts broken replicas")
-def test_a_minimum_below_the_sum_of_the_tasks_tears_replicas(
-    cluster: Cluster, namespace: str
-) -> None:
-    cluster.add_nodes(8)
-    service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_pod_group(lambda each: each["spec"].update(minMember=6)))
-    cluster.wait(lambda: sum(service.bound().values()) == 8, message=service.bound)
-    torn = {task: n for task, n in service.bound().items() if n not in (0, FULL[task])}
-    assert torn, service.bound()
-
-
-@pytest.mark.proves("minMember of all pods makes a partial gang all-or-nothing")
-def test_a_partial_gang_with_all_pods_as_its_minimum_is_all_or_nothing(
-    cluster: Cluster, namespace: str
-) -> None:
-    cluster.add_nodes(8)
-    service = LiveService(cluster, namespace, PARTIAL)
-    service.apply(change=in_pod_group(lambda each: each["spec"].update(minMember=10)))
-    service.becomes(NOTHING)
-
-
-@pytest.mark.proves("A minimum above a role's replicas never starts")
-def test_a_minimum_above_the_replicas_never_starts(cluster: Cluster, namespace: str) -> None:
-    refused(prefill_decode(minimum={"decode": 3}), "must be at most the role's replicas")
-
-    def above(group: Object) -> None:
-        group["spec"]["subGroupPolicy"][1]["minSubGroups"] = 3
-
-    cluster.add_nodes(14)
-    service = LiveService(cluster, namespace, PARTIAL)
-    service.apply(change=in_pod_group(above))
-    service.becomes(NOTHING)
-
-
 @pytest.mark.proves("With a minimum of 0 for every role the PodGroup completes at once")
-def test_a_minimum_of_nothing_is_completed_at_once(cluster: Cluster, namespace: str) -> None:
+def test_minimum_of_zero_completes_the_pod_group(cluster: Cluster, namespace: str) -> None:
     refused(prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0")
 
     def nothing(group: Object) -> None:
@@ -203,37 +208,4 @@ def test_a_minimum_of_nothing_is_completed_at_once(cluster: Cluster, namespace: 
     service = LiveService(cluster, namespace, PARTIAL)
     service.apply(change=in_pod_group(nothing))
     service.becomes(NOTHING)
-    group = service.pod_group() or {}
-    assert group["status"]["phase"] == "Completed"
-
-
-@pytest.mark.proves("A subgroup size below the replica's splits replicas")
-def test_a_subgroup_smaller_than_its_replica_tears_replicas(
-    cluster: Cluster, namespace: str
-) -> None:
-    def smaller(group: Object) -> None:
-        group["spec"]["subGroupPolicy"][1]["subGroupSize"] = 2
-        group["spec"]["minMember"] = 4
-
-    cluster.add_nodes(8)
-    service = LiveService(cluster, namespace, PARTIAL)
-    service.apply(change=in_pod_group(smaller))
-    cluster.wait(lambda: sum(service.bound().values()) == 8, message=service.bound)
-    assert any(n not in (0, FULL[task]) for task, n in service.bound().items()), service.bound()
-
-
-@pytest.mark.proves("Pods without resource requests do not count in the gang")
-@pytest.mark.parametrize(("resources", "started"), [({}, 4), ({"requests": {"cpu": "1"}}, 0)])
-def test_a_gang_does_not_wait_for_pods_without_requests(
-    cluster: Cluster, namespace: str, resources: Object, started: int
-) -> None:
-    loose = prefill_decode()
-    spec = loose["spec"]["roles"][0]["template"]["spec"]
-    spec["containers"][0]["resources"] = resources
-    spec["nodeSelector"] = {"no": "such-node"}
-    if not resources:
-        warned_of(loose, "no container requests resources")
-    cluster.add_nodes(10)
-    service = LiveService(cluster, namespace, loose)
-    service.apply()
-    service.becomes({"prefill-0": 0, "decode-0": started, "decode-1": started})
+    assert (service.pod_group() or {})["status"]["phase"] == "Completed"

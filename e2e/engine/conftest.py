@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import Project, missing
+from e2e.engine.project import missing
+from e2e.engine.services import Stack
 from e2e.harness import Cluster
 
 _counter = itertools.count(1)
@@ -34,11 +35,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Project]:
-    """Makes projects on the cluster; what they hold goes with the test's namespace."""
-    del namespace
+def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Stack]:
+    """Return a function that creates stacks; their objects go with the test's namespace."""
 
-    def make(name: str = "app", **more: Any) -> Project:
-        return Project(tmp_path / f"{name}{next(_counter)}", cluster.kubeconfig, **more)
+    def make(name: str = "app", **more: Any) -> Stack:
+        return Stack(tmp_path / f"{name}{next(_counter)}", cluster, namespace, **more)
 
     return make
+
+
+@pytest.fixture
+def stack(project: Callable[..., Stack]) -> Stack:
+    """Return an empty stack whose services run in the test's namespace."""
+    return project()

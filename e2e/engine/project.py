@@ -18,8 +18,6 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 SECONDS = 300.0
-ENGINE = "the Pulumi engine is on PATH"
-"""What the claims of this folder need."""
 
 PROGRAM = """\
 import os
@@ -57,15 +55,20 @@ def missing() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one call of the command line said."""
+class CommandResult:
+    """Exit status and output of a `pulumi` command."""
 
     status: int
     text: str
 
-    def assert_fine(self) -> Told:
-        """Fails with everything that was said, unless the call succeeded."""
+    def assert_succeeded(self) -> CommandResult:
+        """Fail with the end of the output unless the command succeeded."""
         assert self.status == 0, self.text[-6000:]
+        return self
+
+    def assert_failed(self) -> CommandResult:
+        """Fail with the end of the output if the command succeeded."""
+        assert self.status != 0, self.text[-6000:]
         return self
 
 
@@ -111,12 +114,21 @@ class Project:
         text = yaml.safe_dump({**settings, "runtime": runtime})
         described.write_text(text, encoding="utf-8")
         if example is None:
-            (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+            self.program = PROGRAM
             self.write()
-        self.run("stack", "init", f"organization/{settings['name']}/dev").assert_fine()
+        self.run("stack", "init", f"organization/{settings['name']}/dev").assert_succeeded()
+
+    @property
+    def program(self) -> str:
+        """Source code of the program; assign to replace it."""
+        return (self.folder / "__main__.py").read_text(encoding="utf-8")
+
+    @program.setter
+    def program(self, text: str) -> None:
+        (self.folder / "__main__.py").write_text(text, encoding="utf-8")
 
     def write(self, *services: Mapping[str, Any]) -> None:
-        """Sets what the program makes."""
+        """Make these services the program's."""
         text = "\n---\n".join(yaml.safe_dump(dict(service)) for service in services)
         (self.folder / "services.yaml").write_text(text, encoding="utf-8")
 
@@ -133,7 +145,7 @@ class Project:
             start_new_session=True,
         )
 
-    def run(self, *words: str, **environment: str) -> Told:
+    def run(self, *words: str, **environment: str) -> CommandResult:
         """Calls the command line and waits for its end."""
         process = self.start(*words, **environment)
         try:
@@ -146,17 +158,17 @@ class Project:
                 raise
             took = f"pulumi {' '.join(words)} took longer than {self.seconds:.0f} s"
             raise AssertionError(f"{took}:\n{text[-6000:]}") from None
-        return Told(process.returncode, text)
+        return CommandResult(process.returncode, text)
 
-    def up(self, **environment: str) -> Told:
+    def up(self, **environment: str) -> CommandResult:
         """Updates; the preview is left out, others look at it."""
         return self.run("up", "--yes", "--skip-preview", "--color", "never", **environment)
 
-    def down(self) -> Told:
+    def down(self) -> CommandResult:
         """Deletes everything."""
         return self.run("destroy", "--yes", "--skip-preview", "--color", "never")
 
-    def refresh(self) -> Told:
+    def refresh(self) -> CommandResult:
         """Reads the objects again."""
         return self.run("refresh", "--yes", "--skip-preview", "--color", "never")
 
@@ -184,7 +196,7 @@ class Project:
 
     def json(self, *words: str, **environment: str) -> Any:
         """Calls the command line and reads what it prints as JSON."""
-        told = self.run(*words, **environment).assert_fine()
+        told = self.run(*words, **environment).assert_succeeded()
         starts = [at for at in (told.text.find("{"), told.text.find("[")) if at >= 0]
         value, _ = json.JSONDecoder().raw_decode(told.text[min(starts) :])
         return value

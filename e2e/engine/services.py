@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+from e2e.engine.project import Project
 from e2e.harness import Cluster
 from e2e.harness.pods import is_ready, leaders
 from e2e.harness.stages import BEHAVIOUR, DELAY
@@ -35,6 +37,9 @@ KINDS = (
 )
 """Kinds of what a service may make in its namespace."""
 QUICK = {"timeout": "150s"}
+TWO_NODES: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
+NO_GANG: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
 
 
 def role(
@@ -94,36 +99,104 @@ def service(
     }
 
 
-def ready(cluster: Cluster, namespace: str) -> dict[str, int]:
-    """Replicas of each role whose leader is ready and not about to end."""
-    counts: dict[str, int] = {}
-    for pod in leaders(cluster, namespace):
-        role_name = pod["metadata"]["labels"][f"{PREFIX}role-name"]
-        counts[role_name] = counts.get(role_name, 0) + is_ready(pod)
-    return counts
+class Stack(Project):
+    """A stack whose services run in one namespace of a cluster."""
 
+    def __init__(self, folder: Path, cluster: Cluster, namespace: str, **more: Any) -> None:
+        super().__init__(folder, cluster.kubeconfig, **more)
+        self.cluster = cluster
+        self.namespace = namespace
 
-@contextmanager
-def lowest(
-    cluster: Cluster, namespace: str, *then: str, every: float = 0.2
-) -> Iterator[dict[str, int]]:
-    """Watches the replicas that are ready, until the context ends; holds the fewest ever seen.
+    def service(self, *roles: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+        """Return a service in the stack's namespace; see `service`."""
+        return service(self.namespace, *roles, **spec)
 
-    `samples` counts how often was looked; `total` is of all roles together, and of the other
-    namespaces too, which are looked at after the first: for replicas that move there.
-    """
-    least: dict[str, int] = {}
+    def deploy(self, *roles: Mapping[str, Any], **spec: Any) -> None:
+        """Make one service of these roles the program, and update."""
+        self.deploy_services(self.service(*roles, **spec))
 
-    def look() -> None:
-        seen = ready(cluster, namespace)
-        total = sum(seen.values())
-        total += sum(sum(ready(cluster, other).values()) for other in then)
-        for name, count in {**seen, "total": total}.items():
-            least[name] = min(count, least.get(name, count))
-        least["samples"] = least.get("samples", 0) + 1
+    def deploy_services(self, *services: Mapping[str, Any]) -> None:
+        """Make these services the program, and update."""
+        self.write(*services)
+        self.up().assert_succeeded()
 
-    with watched(look, every):
-        yield least
+    def without_permissions(self) -> None:
+        """Let the program read the cluster with an account that has no permissions."""
+        account = f"system:serviceaccount:{self.namespace}:default"
+        kubeconfig = str(self.cluster.kubeconfig_for(account))
+        self.program = (
+            "from fusioninfer_pulumi.component import cluster_access as access\n"
+            f"async def kubeconfig(_): return {kubeconfig!r}, None\n"
+            f"assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n{self.program}"
+        )
+
+    def ready(self, namespace: str | None = None) -> dict[str, int]:
+        """Return the replicas of each role whose leader is ready and not terminating."""
+        counts: dict[str, int] = {}
+        for pod in leaders(self.cluster, namespace or self.namespace):
+            role_name = pod["metadata"]["labels"][f"{PREFIX}role-name"]
+            counts[role_name] = counts.get(role_name, 0) + is_ready(pod)
+        return counts
+
+    @contextmanager
+    def lowest(self, *others: str) -> Iterator[dict[str, int]]:
+        """Yield the fewest ready replicas of each role that were seen inside the context.
+
+        `samples` counts the readings. `total` is the sum over all roles, with those of `others`:
+        namespaces that replicas move to, which are read after the first one.
+        """
+        least: dict[str, int] = {}
+
+        def look() -> None:
+            seen = self.ready()
+            total = sum(seen.values())
+            total += sum(sum(self.ready(other).values()) for other in others)
+            for name, count in {**seen, "total": total}.items():
+                least[name] = min(count, least.get(name, count))
+            least["samples"] = least.get("samples", 0) + 1
+
+        with watched(look):
+            yield least
+
+    def lws(self) -> dict[str, dict[str, Any]]:
+        """Return the LeaderWorkerSets by name."""
+        return {each["metadata"]["name"]: each for each in self.cluster.list(SETS, self.namespace)}
+
+    def lws_uids(self) -> dict[str, str]:
+        """Return the UID of each LeaderWorkerSet: a replaced one has another."""
+        return {name: each["metadata"]["uid"] for name, each in self.lws().items()}
+
+    def images(self) -> dict[str, str]:
+        """Return the image tag in each LeaderWorkerSet's template."""
+        return {
+            name: tag_of(each["spec"]["leaderWorkerTemplate"]["workerTemplate"])
+            for name, each in self.lws().items()
+        }
+
+    def tags(self) -> dict[str, str]:
+        """Return the image tag that each leader runs."""
+        return {
+            pod["metadata"]["name"]: tag_of(pod) for pod in leaders(self.cluster, self.namespace)
+        }
+
+    def pods(self, namespace: str | None = None) -> dict[str, str]:
+        """Return the UID of each pod: a restarted pod has another."""
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in self.cluster.pods(namespace or self.namespace)
+        }
+
+    def left(self, namespace: str | None = None) -> list[str]:
+        """Return the objects that services created, without those that controllers derived."""
+        found = [
+            each for kind in KINDS for each in self.cluster.list(kind, namespace or self.namespace)
+        ]
+        return sorted(
+            _name(each)
+            for each in found
+            if f"{PREFIX}service" in (each["metadata"].get("labels") or {})
+            and not each["metadata"].get("ownerReferences")
+        )
 
 
 @contextmanager
@@ -159,40 +232,9 @@ def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]
         raise wrong[0]
 
 
-def lws(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
-    """The LeaderWorkerSets by name."""
-    return {each["metadata"]["name"]: each for each in cluster.list(SETS, namespace)}
-
-
-def images(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """The image of each set."""
-    found = {}
-    for name, each in lws(cluster, namespace).items():
-        spec = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-        found[name] = str(spec["containers"][0]["image"]).rpartition(":")[2]
-    return found
-
-
-def tags(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """The image of each leader, by its group."""
-    return {pod["metadata"]["name"]: tag_of(pod) for pod in leaders(cluster, namespace)}
-
-
 def tag_of(pod: Mapping[str, Any]) -> str:
     """Tag of the image that a pod runs."""
     return str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
-
-
-def pods(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """The pods, as name and identity: a pod that was replaced has another identity."""
-    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods(namespace)}
-
-
-def left(cluster: Cluster, namespace: str) -> list[str]:
-    """Objects of a namespace that services made, not those that controllers made of them."""
-    found = [each for kind in KINDS for each in cluster.list(kind, namespace)]
-    own = [each for each in found if f"{PREFIX}service" in (each["metadata"].get("labels") or {})]
-    return sorted(_name(each) for each in own if not each["metadata"].get("ownerReferences"))
 
 
 def rendered(manifest: Mapping[str, Any]) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.engine.project import ENGINE, Project
-from e2e.harness import Cluster
+from e2e import inputs
+from e2e.engine.services import Stack
 from fusioninfer_pulumi import load, plan_service, render
 
 #: The program of docs/how-to/adopt.md.
@@ -46,16 +46,9 @@ for args in load("service.yaml"):
 
 
 def service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
-    """Two replicas of two nodes: sets, a gang and a Service."""
-    limits = {"limits": {"nvidia.com/gpu": "8"}}
-    engine = {"name": "engine", "image": image, "command": ["serve"], "resources": limits}
-    role = {
-        "name": "serve",
-        "componentType": "worker",
-        "replicas": 2,
-        "multinode": {"nodeCount": 2, "launcher": "none"},
-        "template": {"spec": {"containers": [engine]}},
-    }
+    """Return two replicas of two nodes: LeaderWorkerSets, a gang and a Service."""
+    role = inputs.role("serve", "worker", 2, 2)
+    role["template"]["spec"]["containers"][0]["image"] = image
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -69,7 +62,7 @@ def service(namespace: str, image: str = "registry.example/engine:1") -> dict[st
     }
 
 
-def write(stack: Project, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Sets what the program makes, and returns its objects."""
     path = stack.folder / "service.yaml"
     path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
@@ -77,82 +70,68 @@ def write(stack: Project, args: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def stack(project: Callable[..., Project]) -> Project:
-    """An empty stack on the cluster, with the program of the documentation."""
-    made = project("adoption")
-    (made.folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
-    return made
+def stack(stack: Stack) -> Stack:
+    """Return an empty stack with the program of the documentation."""
+    stack.program = PROGRAM
+    return stack
 
 
-def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> dict[str, str]:
-    """What tells an object, or a pod, from one that took its place."""
-    found = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods(namespace)}
+def identities(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the UIDs of pods and objects."""
+    found = stack.pods()
     for manifest in objects:
         kind = f"{manifest['apiVersion']}/{manifest['kind']}"
         name = manifest["metadata"]["name"]
-        found[f"{kind}/{name}"] = cluster.get(kind, name, namespace)["metadata"]["uid"]
+        found[f"{kind}/{name}"] = stack.cluster.get(kind, name, stack.namespace)["metadata"]["uid"]
     return found
 
 
-@pytest.mark.proves(
-    "Adopting existing objects as docs/how-to/adopt.md describes restarts no pod",
-    needs=ENGINE,
-)
-def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
-    cluster: Cluster, namespace: str, stack: Project
-) -> None:
+@pytest.mark.proves("Adopting existing objects as docs/how-to/adopt.md describes restarts no pod")
+def test_objects_of_another_tool_are_adopted_and_nothing_restarts(stack: Stack) -> None:
+    cluster, namespace = stack.cluster, stack.namespace
     cluster.add_nodes(4, gpus=8)
     objects = write(stack, service(namespace))
     cluster.apply(objects)
     cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
-    before = identities(cluster, namespace, objects)
+    before = identities(stack, objects)
 
-    stack.run("config", "set", "adopt", "true").assert_fine()
+    stack.run("config", "set", "adopt", "true").assert_succeeded()
     # The stack and the component are new; each object is imported, then applied.
     adopted = {"create": 2, "import": len(objects), "update": len(objects)}
     assert stack.preview() == adopted
-    stack.up().assert_fine()
+    stack.up().assert_succeeded()
     # Without the option the objects get an annotation, and it is a stack as any other.
-    stack.run("config", "rm", "adopt").assert_fine()
+    stack.run("config", "rm", "adopt").assert_succeeded()
     assert stack.preview() == {"update": len(objects)}
-    stack.up().assert_fine()
+    stack.up().assert_succeeded()
     assert stack.preview() == {}
-    assert identities(cluster, namespace, objects) == before
+    assert identities(stack, objects) == before
 
-    changed = write(stack, service(namespace, image="registry.example/engine:2"))
+    write(stack, service(namespace, image="registry.example/engine:2"))
     assert stack.preview() == {"update": 2}
-    stack.up().assert_fine()
-    for each in changed:
-        if each["kind"] == "LeaderWorkerSet":
-            kind = f"{each['apiVersion']}/{each['kind']}"
-            stored = cluster.get(kind, each["metadata"]["name"], namespace)
-            template = stored["spec"]["leaderWorkerTemplate"]["workerTemplate"]
-            assert template["spec"]["containers"][0]["image"] == "registry.example/engine:2"
-    stack.down().assert_fine()
+    stack.up().assert_succeeded()
+    assert set(stack.images().values()) == {"2"}
+    stack.down().assert_succeeded()
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 
 
-@pytest.mark.proves("Adopting an object that does not exist fails", needs=ENGINE)
-def test_an_object_that_is_not_there_is_said(
-    cluster: Cluster, namespace: str, stack: Project
-) -> None:
+@pytest.mark.proves("Adopting an object that does not exist fails")
+def test_an_object_that_is_not_there_is_said(stack: Stack) -> None:
+    cluster, namespace = stack.cluster, stack.namespace
     objects = write(stack, service(namespace))
     cluster.apply(manifest for manifest in objects if manifest["kind"] != "Service")
-    stack.run("config", "set", "adopt", "true").assert_fine()
-    told = stack.up()
-    assert told.status != 0
-    assert f"resource '{namespace}/svc' does not exist" in told.text
+    stack.run("config", "set", "adopt", "true").assert_succeeded()
+    result = stack.up().assert_failed()
+    assert f"resource '{namespace}/svc' does not exist" in result.text
 
 
-@pytest.mark.proves(
-    "Adoption is rejected if it would change an object; the error names the fields", needs=ENGINE
-)
-def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Project) -> None:
+@pytest.mark.proves("Adoption is rejected if it would change an object; the error names the fields")
+def test_what_differs_is_refused(stack: Stack) -> None:
+    cluster, namespace = stack.cluster, stack.namespace
     cluster.apply(write(stack, service(namespace)))
     write(stack, service(namespace, image="registry.example/engine:2"))
-    stack.run("config", "set", "adopt", "true").assert_fine()
-    told = stack.up()
-    assert told.status != 0
-    assert "field conflict" in told.text
+    stack.run("config", "set", "adopt", "true").assert_succeeded()
+    result = stack.up().assert_failed()
+    assert "field conflict" in result.text
     image = '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image'
-    assert image in told.text
+    assert image in result.text

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project, Told
-from e2e.engine.services import pods, ready, role, service
-from e2e.harness import Cluster
+from e2e.engine.project import CommandResult
+from e2e.engine.services import TWO_NODES, Stack, role
 
-Make = Callable[..., Project]
 SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
-def said(told: Told) -> list[str]:
+def said(result: CommandResult) -> list[str]:
     """What the component said, each once."""
-    assert told.status != 0
-    lines = [line.strip() for line in told.text.split("Diagnostics:")[1].splitlines()]
+    assert result.status != 0
+    lines = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
     return [line.removeprefix("error: ") for line in lines]
 
 
 @pytest.mark.proves(
-    "A failing image or crashing container fails the update with replica, pod and reason",
-    needs=ENGINE,
+    "A failing image or crashing container fails the update with replica, pod and reason"
 )
-def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(service(namespace, role(), **SHORT))
-    stack.up().assert_fine()
-    stack.write(service(namespace, role(tag="2", behaviour="unpullable"), **SHORT))
+def test_images(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role(), **SHORT)
+    stack.write(stack.service(role(tag="2", behaviour="unpullable"), **SHORT))
     lines = said(stack.up())
     assert (
         "pod svc-serve-2-0: container engine: ImagePullBackOff: Back-off pulling image "
         '"registry.example/engine:2"'
     ) in lines
-    stack.write(service(namespace, role(tag="3", behaviour="crashing"), **SHORT))
+    stack.write(stack.service(role(tag="3", behaviour="crashing"), **SHORT))
     lines = said(stack.up())
     (crashed,) = [line for line in lines if line.startswith("pod svc-serve-2-0: ")]
     assert "CrashLoopBackOff" in crashed
@@ -48,13 +41,11 @@ def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "An unschedulable gang fails at its timeout with the scheduler's message and missing GPUs",
-    needs=ENGINE,
+    "An unschedulable gang fails at its timeout with the scheduler's message and missing GPUs"
 )
-def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(3)
-    stack = project()
-    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD), **SHORT))
+def test_no_room(stack: Stack) -> None:
+    stack.cluster.add_nodes(3)
+    stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
     lines = said(stack.up())
     (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
     assert "gang unschedulable" in group
@@ -63,17 +54,14 @@ def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
     ) in lines
 
 
-@pytest.mark.proves(
-    "Pods rejected by admission are reported with the controller's event", needs=ENGINE
-)
-def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(1)
+@pytest.mark.proves("Pods rejected by admission are reported with the controller's event")
+def test_pods_that_are_refused(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
-    metadata = {"name": "tiny", "namespace": namespace}
+    metadata = {"name": "tiny", "namespace": stack.namespace}
     kind = {"apiVersion": "v1", "kind": "LimitRange"}
-    cluster.create({**kind, "metadata": metadata, "spec": limits})
-    stack = project()
-    stack.write(service(namespace, role(replicas=1), **SHORT))
+    stack.cluster.create({**kind, "metadata": metadata, "spec": limits})
+    stack.write(stack.service(role(replicas=1), **SHORT))
     lines = said(stack.up())
     (refused,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
     assert "maximum cpu usage per Container is 1m" in refused
@@ -81,28 +69,18 @@ def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) 
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "Without read permission, creation succeeds with a warning and rolling updates are rejected",
-    needs=ENGINE,
+    "Without read permission, creation succeeds with a warning and rolling updates are rejected"
 )
-def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(1)
-    stack = project()
-    stack.write(service(namespace, role(), **SHORT))
-    nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
-    program = stack.folder / "__main__.py"
-    program.write_text(
-        "from fusioninfer_pulumi.component import cluster_access as access\n"
-        f"async def kubeconfig(_): return {str(nobody)!r}, None\n"
-        "assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n"
-        + program.read_text(encoding="utf-8"),
-        encoding="utf-8",
-    )
-    told = stack.up().assert_fine()
-    unread = f"leaderworkersets in {namespace}: 403 Forbidden"
-    assert f"availability of replicas was not checked: {unread}" in told.text
-    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60, "replicas")
-    before = pods(cluster, namespace)
-    stack.write(service(namespace, role(tag="2"), **SHORT))
+def test_without_rights(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
+    stack.write(stack.service(role(), **SHORT))
+    stack.without_permissions()
+    result = stack.up().assert_succeeded()
+    unread = f"leaderworkersets in {stack.namespace}: 403 Forbidden"
+    assert f"availability of replicas was not checked: {unread}" in result.text
+    stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60, "replicas")
+    before = stack.pods()
+    stack.write(stack.service(role(tag="2"), **SHORT))
     lines = said(stack.up())
     assert any(f"the cluster cannot be read: {unread}" in line for line in lines), lines
-    assert pods(cluster, namespace) == before
+    assert stack.pods() == before

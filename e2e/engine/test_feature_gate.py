@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import lowest, ready, role, service, tags
+from e2e.engine.services import Stack, role
 from e2e.harness import Cluster
-
-Make = Callable[..., Project]
 
 
 @pytest.fixture(scope="module")
@@ -25,23 +22,19 @@ def cluster() -> Iterator[Cluster]:
     ("rollout", "least"), [({"maxUnavailable": 2}, 2), ({"strategy": "AllAtOnce"}, 0)]
 )
 @pytest.mark.proves(
-    "With MaxUnavailableStatefulSet, PerRole replaces maxUnavailable replicas at once",
-    needs=ENGINE,
+    "With MaxUnavailableStatefulSet, PerRole replaces maxUnavailable replicas at once"
 )
 def test_replicas_of_a_set_go_down_together(
-    cluster: Cluster, namespace: str, project: Make, rollout: dict[str, Any], least: int
+    stack: Stack, rollout: dict[str, Any], least: int
 ) -> None:
-    cluster.add_nodes(4)
-    stack = project()
+    stack.cluster.add_nodes(4)
     pace: dict[str, Any] = {"layout": "PerRole", "rollout": {"timeout": "150s", **rollout}}
-    stack.write(service(namespace, role(replicas=4), **pace))
-    stack.up().assert_fine()
-    stack.write(service(namespace, role(replicas=4, tag="2", behaviour="slow"), **pace))
-    with lowest(cluster, namespace) as seen:
-        stack.up().assert_fine()
+    stack.deploy(role(replicas=4), **pace)
+    with stack.lowest() as seen:
+        stack.deploy(role(replicas=4, tag="2", behaviour="slow"), **pace)
     assert seen["serve"] == least
-    assert ready(cluster, namespace) == {"serve": 4}
-    assert set(tags(cluster, namespace).values()) == {"2"}
+    assert stack.ready() == {"serve": 4}
+    assert set(stack.tags().values()) == {"2"}
 
 
 @pytest.mark.long
@@ -50,33 +43,27 @@ def test_replicas_of_a_set_go_down_together(
     [("PerReplica", "delete"), ("PerReplica", "Recreate"), ("PerRole", "delete")],
 )
 @pytest.mark.proves(
-    "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate",
-    needs=ENGINE,
+    "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate"
 )
-def test_a_repair_needs_help(
-    cluster: Cluster, namespace: str, project: Make, layout: str, way_out: str
-) -> None:
-    cluster.add_nodes(4)
-    stack = project()
+def test_a_repair_needs_help(stack: Stack, layout: str, way_out: str) -> None:
+    stack.cluster.add_nodes(4)
     pace: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "15s"}}
-    stack.write(service(namespace, role(replicas=2), **pace))
-    stack.up().assert_fine()
-    stack.write(service(namespace, role(replicas=2, tag="2", behaviour="unpullable"), **pace))
-    assert stack.up().status != 0
+    stack.deploy(role(replicas=2), **pace)
+    stack.write(stack.service(role(replicas=2, tag="2", behaviour="unpullable"), **pace))
+    stack.up().assert_failed()
     sound, leader = (
         f"svc-serve-{ordinal}{'-0' if layout == 'PerReplica' else ''}" for ordinal in (0, 1)
     )
     broken = {sound: "1", leader: "2"}
-    assert tags(cluster, namespace) == broken
+    assert stack.tags() == broken
     if way_out == "delete":
-        stack.write(service(namespace, role(replicas=2, tag="3"), **pace))
-        assert stack.up().status != 0
-        assert tags(cluster, namespace) == broken
-        cluster.delete("v1/Pod", leader, namespace)
+        stack.write(stack.service(role(replicas=2, tag="3"), **pace))
+        stack.up().assert_failed()
+        assert stack.tags() == broken
+        stack.cluster.delete("v1/Pod", leader, stack.namespace)
         pace["rollout"] = {"timeout": "150s"}
     else:
         pace["rollout"] = {"timeout": "150s", "strategy": way_out}
-    stack.write(service(namespace, role(replicas=2, tag="3"), **pace))
-    stack.up().assert_fine()
-    assert set(tags(cluster, namespace).values()) == {"3"}
-    assert ready(cluster, namespace) == {"serve": 2}
+    stack.deploy(role(replicas=2, tag="3"), **pace)
+    assert set(stack.tags().values()) == {"3"}
+    assert stack.ready() == {"serve": 2}

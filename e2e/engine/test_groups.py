@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import (
-    GROUPS,
-    PREFIX,
-    images,
-    left,
-    pods,
-    rendered,
-    role,
-    service,
-    tag_of,
-    watched,
-)
-from e2e.harness import Cluster
+from e2e.engine.services import GROUPS, PREFIX, Stack, rendered, role, service, tag_of, watched
 from e2e.harness.pods import is_ready
 
-Make = Callable[..., Project]
 PODS = 3
 """Of each group: one prefill and two decode replicas, which are a gang."""
 
@@ -43,40 +28,36 @@ def grouped(
     return service(namespace, *roles, groups=groups, rollout=pace, metadata=metadata)
 
 
-def state(cluster: Cluster, namespace: str) -> dict[int, tuple[int, set[str]]]:
+def state(stack: Stack) -> dict[int, tuple[int, set[str]]]:
     """Of each group: its ready pods, and the images of its pods."""
     found: dict[int, tuple[int, set[str]]] = {}
-    for pod in cluster.pods(namespace):
+    for pod in stack.cluster.pods(stack.namespace):
         group = int(pod["metadata"]["labels"][f"{PREFIX}group-index"])
         ready, tags = found.get(group, (0, set()))
         found[group] = (ready + is_ready(pod), tags | {tag_of(pod)})
     return found
 
 
-def tags(cluster: Cluster, namespace: str) -> dict[int, set[str]]:
+def tags(stack: Stack) -> dict[int, set[str]]:
     """The images of each group's sets."""
     found: dict[int, set[str]] = {}
-    for name, tag in images(cluster, namespace).items():
+    for name, tag in stack.images().items():
         found.setdefault(int(name.split("-")[1]), set()).add(tag)
     return found
 
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "rollout.level Group updates maxUnavailable groups at a time and respects the partition",
-    needs=ENGINE,
+    "rollout.level Group updates maxUnavailable groups at a time and respects the partition"
 )
-def test_whole_groups_change(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(grouped(namespace, 3))
-    stack.up().assert_fine()
-    assert state(cluster, namespace) == dict.fromkeys(range(3), (PODS, {"1"}))
-    first = pods(cluster, namespace)
+def test_whole_groups_change(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy_services(grouped(stack.namespace, 3))
+    assert state(stack) == dict.fromkeys(range(3), (PODS, {"1"}))
+    first = stack.pods()
     held: dict[str, Any] = {"partition": 1, "maxUnavailable": 1}
-    stack.write(grouped(namespace, 3, "2", **held))
-    with watched(lambda: state(cluster, namespace)) as seen:
-        stack.up().assert_fine()
+    with watched(lambda: state(stack)) as seen:
+        stack.deploy_services(grouped(stack.namespace, 3, "2", **held))
     assert len(seen) > 20
     down = [{group for group in range(3) if look.get(group, (0,))[0] < PODS} for look in seen]
     order = [min(each) for each in down if each]
@@ -86,59 +67,51 @@ def test_whole_groups_change(cluster: Cluster, namespace: str, project: Make) ->
     for look in seen:
         if "2" in look[1][1]:
             assert look[2] == (PODS, {"2"})
-    assert tags(cluster, namespace) == {0: {"1"}, 1: {"2"}, 2: {"2"}}
+    assert tags(stack) == {0: {"1"}, 1: {"2"}, 2: {"2"}}
     assert stack.preview() == {}
     # Later, something else: other metadata, and a group more, which is new and takes what is new.
-    stack.write(grouped(namespace, 4, "2", "blue", **held))
-    stack.up().assert_fine()
-    assert tags(cluster, namespace) == {0: {"1"}, 1: {"2"}, 2: {"2"}, 3: {"2"}}
+    stack.deploy_services(grouped(stack.namespace, 4, "2", "blue", **held))
+    assert tags(stack) == {0: {"1"}, 1: {"2"}, 2: {"2"}, 3: {"2"}}
     own = {name: uid for name, uid in first.items() if name.startswith("svc-0-")}
     assert len(own) == PODS
-    assert own.items() <= pods(cluster, namespace).items()
+    assert own.items() <= stack.pods().items()
     # Two at a time, and nothing is held any more.
-    stack.write(grouped(namespace, 4, "3", "blue", maxUnavailable=2))
-    with watched(lambda: state(cluster, namespace)) as seen:
-        stack.up().assert_fine()
+    with watched(lambda: state(stack)) as seen:
+        stack.deploy_services(grouped(stack.namespace, 4, "3", "blue", maxUnavailable=2))
     down = [{group for group in range(4) if look.get(group, (0,))[0] < PODS} for look in seen]
     assert max(len(each) for each in down) == 2
     assert {3, 2} in down
     assert {1, 0} in down
-    assert state(cluster, namespace) == dict.fromkeys(range(4), (PODS, {"3"}))
+    assert state(stack) == dict.fromkeys(range(4), (PODS, {"3"}))
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "Adding or removing a serving group changes no other group",
-    needs=ENGINE,
-)
-def test_groups_come_and_go(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
+@pytest.mark.proves("Adding or removing a serving group changes no other group")
+def test_groups_come_and_go(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
     before: dict[str, str] = {}
     of_a_group = {"create": 4}  # PodGroup and three sets
     for groups in (1, 2, 3):
-        wanted = grouped(namespace, groups)
-        stack.write(wanted)
-        stack.up().assert_fine()
+        wanted = grouped(stack.namespace, groups)
+        stack.deploy_services(wanted)
         if groups > 1:
             assert stack.changes() == of_a_group
-        after = pods(cluster, namespace)
+        after = stack.pods()
         assert before.items() <= after.items()
         assert len(after) == groups * PODS
-        assert left(cluster, namespace) == rendered(wanted)
+        assert stack.left() == rendered(wanted)
         before = after
     assert stack.preview() == {}
-    fewer = grouped(namespace, 2)
-    stack.write(fewer)
-    stack.up().assert_fine()
+    fewer = grouped(stack.namespace, 2)
+    stack.deploy_services(fewer)
     assert stack.changes() == {"delete": 4}
     kept = {name: uid for name, uid in before.items() if not name.startswith("svc-2-")}
-    cluster.wait(lambda: pods(cluster, namespace) == kept, 60, "pods of the removed group")
+    stack.cluster.wait(lambda: stack.pods() == kept, 60, "pods of the removed group")
     time.sleep(1)
-    assert pods(cluster, namespace) == kept
-    assert left(cluster, namespace) == rendered(fewer)
-    groups_left = [each["metadata"]["name"] for each in cluster.list(GROUPS, namespace)]
+    assert stack.pods() == kept
+    assert stack.left() == rendered(fewer)
+    groups_left = [each["metadata"]["name"] for each in stack.cluster.list(GROUPS, stack.namespace)]
     assert sorted(groups_left) == ["svc-0", "svc-1"]
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []
+    stack.down().assert_succeeded()
+    assert stack.left() == []
     assert stack.resources() == []

@@ -2,70 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import images, lowest, pods, ready, role, service
-from e2e.harness import Cluster
-
-Make = Callable[..., Project]
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+from e2e.engine.services import TWO_NODES, Stack, role
 
 
 @pytest.mark.core
 @pytest.mark.parametrize("workers", [None, "2"])
-@pytest.mark.proves(
-    "One update adds replicas to a full gang and changes its image",
-    needs=ENGINE,
-)
-def test_replicas_and_an_image(
-    cluster: Cluster, namespace: str, project: Make, workers: str | None
-) -> None:
-    cluster.add_nodes(6)
-    stack = project()
+@pytest.mark.proves("One update adds replicas to a full gang and changes its image")
+def test_replicas_and_an_image(stack: Stack, workers: str | None) -> None:
+    stack.cluster.add_nodes(6)
     parallel = {} if workers is None else {"PULUMI_PARALLEL": workers}
-    stack.write(service(namespace, role(replicas=3, **SPREAD)))
-    stack.up(**parallel).assert_fine()
-    before = pods(cluster, namespace)
-    stack.write(service(namespace, role(replicas=10, tag="2", behaviour="slow", **SPREAD)))
+    stack.write(stack.service(role(replicas=3, **TWO_NODES)))
+    stack.up(**parallel).assert_succeeded()
+    before = stack.pods()
+    stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
     assert stack.preview() == {"create": 7, "update": 4}
-    with lowest(cluster, namespace) as least:
-        stack.up(**parallel).assert_fine()
+    with stack.lowest() as least:
+        stack.up(**parallel).assert_succeeded()
     assert least["serve"] == 2, least
-    assert ready(cluster, namespace) == {"serve": 10}
-    assert set(images(cluster, namespace).values()) == {"2"}
-    assert not set(pods(cluster, namespace).items()) & set(before.items())
+    assert stack.ready() == {"serve": 10}
+    assert set(stack.images().values()) == {"2"}
+    assert not set(stack.pods().items()) & set(before.items())
     assert stack.preview() == {}
-    stack.write(service(namespace, role(replicas=10, tag="3", **SPREAD)))
-    with lowest(cluster, namespace) as least:
-        stack.up(**parallel).assert_fine()
+    stack.write(stack.service(role(replicas=10, tag="3", **TWO_NODES)))
+    with stack.lowest() as least:
+        stack.up(**parallel).assert_succeeded()
     assert least["serve"] == 9, least
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "With roleOrder Sequential, a role joins a gang while earlier roles update",
-    needs=ENGINE,
-)
-def test_a_role_joins_a_gang_that_changes(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(6)
-    stack = project()
+@pytest.mark.proves("With roleOrder Sequential, a role joins a gang while earlier roles update")
+def test_a_role_joins_a_gang_that_changes(stack: Stack) -> None:
+    stack.cluster.add_nodes(6)
     order: dict[str, Any] = {"rollout": {"roleOrder": "Sequential", "timeout": "60s"}}
 
     def wanted(tag: str, *decoders: int) -> dict[str, Any]:
         more = [role("decode", "decoder", replicas=count, tag=tag) for count in decoders]
-        first = role("prefill", "prefiller", replicas=2, tag=tag, **SPREAD)
-        return service(namespace, first, *more, **order)
+        first = role("prefill", "prefiller", replicas=2, tag=tag, behaviour="slow", **TWO_NODES)
+        return stack.service(first, *more, **order)
 
-    stack.write(wanted("1", 1))
-    stack.up().assert_fine()
-    stack.write(wanted("2", 3))
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
+    stack.deploy_services(wanted("1", 1))
+    with stack.lowest() as least:
+        stack.deploy_services(wanted("2", 3))
     assert least["prefill"] == 1, least
-    assert ready(cluster, namespace) == {"prefill": 2, "decode": 3}
-    assert set(images(cluster, namespace).values()) == {"2"}
+    assert stack.ready() == {"prefill": 2, "decode": 3}
+    assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}

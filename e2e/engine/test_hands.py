@@ -2,82 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import (
-    GROUPS,
-    SETS,
-    images,
-    left,
-    lws,
-    pods,
-    ready,
-    rendered,
-    role,
-    service,
-)
-from e2e.harness import Cluster
+from e2e.engine.services import GROUPS, SETS, TWO_NODES, Stack, rendered, role
 
-Make = Callable[..., Project]
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
+SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
-@pytest.mark.proves("`refresh` and `up` repair objects edited or deleted by hand", needs=ENGINE)
-def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(service(namespace, role()))
-    stack.up().assert_fine()
-    cluster.delete(SETS, "svc-serve-1", namespace)
-    cluster.wait(lambda: len(lws(cluster, namespace)) == 2, 60, "the deletion")
-    path = cluster.resource(SETS).path("svc-serve-0", namespace)
+@pytest.mark.proves("`refresh` and `up` repair objects edited or deleted by hand")
+def test_hands(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role())
+    stack.cluster.delete(SETS, "svc-serve-1", stack.namespace)
+    stack.cluster.wait(lambda: len(stack.lws()) == 2, 60, "the deletion")
+    path = stack.cluster.resource(SETS).path("svc-serve-0", stack.namespace)
     patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1skipAwait"}]
-    cluster.request("PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"})
-    stack.refresh().assert_fine()
-    stack.up().assert_fine()
-    live = lws(cluster, namespace)
+    stack.cluster.request(
+        "PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"}
+    )
+    stack.refresh().assert_succeeded()
+    stack.up().assert_succeeded()
+    live = stack.lws()
     assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
     for each in live.values():
         assert each["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
-    assert ready(cluster, namespace) == {"serve": 3}
+    assert stack.ready() == {"serve": 3}
     assert stack.preview() == {}
 
 
 @pytest.mark.proves(
-    "A deleted PodGroup or Service returns without restarts; edited images conflict until forced",
-    needs=ENGINE,
+    "A deleted PodGroup or Service returns without restarts; edited images conflict until forced"
 )
-def test_what_hands_do_to_a_gang(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    wanted = service(namespace, role(replicas=2, **SPREAD))
-    stack.write(wanted)
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
-    cluster.delete(GROUPS, "svc", namespace)
-    cluster.delete("v1/Service", "svc", namespace)
-    stack.refresh().assert_fine()
+def test_what_hands_do_to_a_gang(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    wanted = stack.service(role(replicas=2, **SPREAD))
+    stack.deploy_services(wanted)
+    before = stack.pods()
+    stack.cluster.delete(GROUPS, "svc", stack.namespace)
+    stack.cluster.delete("v1/Service", "svc", stack.namespace)
+    stack.refresh().assert_succeeded()
     assert stack.preview()["create"] == 2
-    stack.up().assert_fine()
-    assert left(cluster, namespace) == rendered(wanted)
-    assert pods(cluster, namespace) == before
+    stack.up().assert_succeeded()
+    assert stack.left() == rendered(wanted)
+    assert stack.pods() == before
     assert stack.preview() == {}
-    template = lws(cluster, namespace)["svc-serve-0"]["spec"]["leaderWorkerTemplate"]
+    template = stack.lws()["svc-serve-0"]["spec"]["leaderWorkerTemplate"]
     template["workerTemplate"]["spec"]["containers"][0]["image"] = "registry.example/engine:hand"
     edited = {"spec": {"leaderWorkerTemplate": {"workerTemplate": template["workerTemplate"]}}}
-    cluster.patch(SETS, "svc-serve-0", edited, namespace)
-    stack.refresh().assert_fine()
+    stack.cluster.patch(SETS, "svc-serve-0", edited, stack.namespace)
+    stack.refresh().assert_succeeded()
     assert stack.preview() == {"update": 1}
-    told = stack.up()
-    assert told.status != 0
-    assert 'conflict with "' in told.text
-    assert '.containers[name="engine"].image' in told.text
-    assert images(cluster, namespace) == {"svc-serve-0": "hand", "svc-serve-1": "1"}
-    stack.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true").assert_fine()
-    assert set(images(cluster, namespace).values()) == {"1"}
-    assert ready(cluster, namespace) == {"serve": 2}
+    result = stack.up().assert_failed()
+    assert 'conflict with "' in result.text
+    assert '.containers[name="engine"].image' in result.text
+    assert stack.images() == {"svc-serve-0": "hand", "svc-serve-1": "1"}
+    stack.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true").assert_succeeded()
+    assert set(stack.images().values()) == {"1"}
+    assert stack.ready() == {"serve": 2}
     assert stack.preview() == {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import left, lowest, lws, pods, ready, rendered, role, service
-from e2e.harness import Cluster
+from e2e.engine.project import PROGRAM
+from e2e.engine.services import NO_GANG, Stack, rendered, role
 
-Make = Callable[..., Project]
 CALL = "options)\n    pulumi.export"
 #: Leaves the type of a policy to LeaderWorkerSet, as earlier versions of the library did.
 WITHOUT_TYPE = """
@@ -20,7 +17,6 @@ def without_type(args):
         del args.props["spec"]["leaderWorkerTemplate"]["subGroupPolicy"]["subGroupPolicyType"]
     return pulumi.ResourceTransformResult(args.props, args.opts)
 """
-ALONE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
 
 
 def spread(**more: Any) -> dict[str, Any]:
@@ -29,131 +25,104 @@ def spread(**more: Any) -> dict[str, Any]:
     return role(replicas=2, behaviour="slow", **{"multinode": nodes, **more})
 
 
-def identities(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """What tells a set from one that took its place."""
-    return {name: each["metadata"]["uid"] for name, each in lws(cluster, namespace).items()}
-
-
 @pytest.mark.proves(
-    "nodeCount, networkConfig and restartPolicy roll; startupPolicy restarts nothing",
-    needs=ENGINE,
+    "nodeCount, networkConfig and restartPolicy roll; startupPolicy restarts nothing"
 )
-def test_what_an_update_can_change(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(service(namespace, spread(), **ALONE))
-    stack.up().assert_fine()
-    made, before = identities(cluster, namespace), pods(cluster, namespace)
-    stack.write(service(namespace, spread(startupPolicy="LeaderReady"), **ALONE))
-    stack.up().assert_fine()
+def test_what_an_update_can_change(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(spread(), **NO_GANG)
+    made, before = stack.lws_uids(), stack.pods()
+    stack.deploy(spread(startupPolicy="LeaderReady"), **NO_GANG)
     assert stack.changes() == {"update": 2}
-    assert pods(cluster, namespace) == before
+    assert stack.pods() == before
     for more in (
         {"multinode": {"nodeCount": 2, "launcher": "none"}},
         {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}, "restartPolicy": "None"},
         {},
     ):
-        stack.write(service(namespace, spread(**more), **ALONE))
-        with lowest(cluster, namespace) as least:
-            stack.up().assert_fine()
+        with stack.lowest() as least:
+            stack.deploy(spread(**more), **NO_GANG)
         assert least["serve"] == 1, least
-        assert identities(cluster, namespace) == made
-        assert not set(pods(cluster, namespace).items()) & set(before.items())
+        assert stack.lws_uids() == made
+        assert not set(stack.pods().items()) & set(before.items())
     assert stack.preview() == {}
 
 
 @pytest.mark.proves(
-    "Changing subGroupPolicy is rejected at preview unless the strategy is AllAtOnce or Recreate",
-    needs=ENGINE,
+    "Changing subGroupPolicy is rejected at preview unless the strategy is AllAtOnce or Recreate"
 )
-def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
+def test_what_no_update_can_change(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
     steps: list[tuple[str, dict[str, Any]]] = [
         ("AllAtOnce", {"subGroupPolicy": {"subGroupSize": 2}}),
         ("Recreate", {"subGroupPolicy": {"subGroupSize": 4}}),
         ("AllAtOnce", {}),
     ]
-    stack.write(service(namespace, spread(), **ALONE))
-    stack.up().assert_fine()
+    stack.deploy(spread(), **NO_GANG)
     for strategy, policy in steps:
-        made, before = identities(cluster, namespace), pods(cluster, namespace)
-        stack.write(service(namespace, spread(**policy), **ALONE))
+        made, before = stack.lws_uids(), stack.pods()
+        stack.write(stack.service(spread(**policy), **NO_GANG))
         for word in ("preview", "up"):
-            told = stack.run(word, *(("--yes", "--skip-preview") if word == "up" else ()))
-            assert told.status != 0
-            assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in told.text
-        assert pods(cluster, namespace) == before
+            result = stack.run(
+                word, *(("--yes", "--skip-preview") if word == "up" else ())
+            ).assert_failed()
+            assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in result.text
+        assert stack.pods() == before
         pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
-        wanted = service(namespace, spread(**policy), **ALONE, **pace)
+        wanted = stack.service(spread(**policy), **NO_GANG, **pace)
         stack.write(wanted)
         assert stack.preview() == {"replace": 2}
-        stack.up().assert_fine()
-        assert ready(cluster, namespace) == {"serve": 2}
-        assert not set(identities(cluster, namespace).values()) & set(made.values())
-        assert left(cluster, namespace) == rendered(wanted)
+        stack.up().assert_succeeded()
+        assert stack.ready() == {"serve": 2}
+        assert not set(stack.lws_uids().values()) & set(made.values())
+        assert stack.left() == rendered(wanted)
         # Nothing differs any more, and replicas take turns again.
-        stack.write(service(namespace, spread(**policy), **ALONE))
-        stack.up().assert_fine()
+        stack.deploy(spread(**policy), **NO_GANG)
         assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "Renaming the role changes subGroupPolicy without an outage",
-    needs=ENGINE,
-)
-def test_a_policy_of_a_renamed_role(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(service(namespace, spread(), **ALONE))
-    stack.up().assert_fine()
+@pytest.mark.proves("Renaming the role changes subGroupPolicy without an outage")
+def test_a_policy_of_a_renamed_role(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(spread(), **NO_GANG)
     renamed = {**spread(subGroupPolicy={"subGroupSize": 2}), "name": "other"}
-    stack.write(service(namespace, renamed, **ALONE))
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
+    with stack.lowest() as least:
+        stack.deploy(renamed, **NO_GANG)
     assert least["total"] == 2, least
-    assert ready(cluster, namespace) == {"other": 2}
+    assert stack.ready() == {"other": 2}
 
 
 @pytest.mark.proves(
-    "Changing a subGroupPolicy type replaces LeaderWorkerSets; writing out its default does not",
-    needs=ENGINE,
+    "Changing a subGroupPolicy type replaces LeaderWorkerSets; writing out its default does not"
 )
-def test_the_type_of_a_policy(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    main = stack.folder / "__main__.py"
+def test_the_type_of_a_policy(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
     assert CALL in PROGRAM
     transformed = "pulumi.ResourceOptions(transforms=[without_type]))\n    pulumi.export"
     one: dict[str, Any] = {"subGroupPolicy": {"subGroupSize": 1}}
-    stack.write(service(namespace, spread(**one), **ALONE))
-    main.write_text(
-        PROGRAM.replace("options = None", WITHOUT_TYPE + "options = None").replace(
-            CALL, transformed
-        ),
-        encoding="utf-8",
+    stack.write(stack.service(spread(**one), **NO_GANG))
+    stack.program = PROGRAM.replace("options = None", WITHOUT_TYPE + "options = None").replace(
+        CALL, transformed
     )
-    stack.up().assert_fine()
-    made, before = identities(cluster, namespace), pods(cluster, namespace)
+    stack.up().assert_succeeded()
+    made, before = stack.lws_uids(), stack.pods()
     inputs = [
         resource["inputs"] for resource in stack.resources() if resource["type"].endswith("Set")
     ]
     assert "subGroupPolicyType" not in str(inputs)
-    main.write_text(PROGRAM, encoding="utf-8")
+    stack.program = PROGRAM
     for strategy in ("Recreate", "AllAtOnce", "Rolling"):
         pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
-        stack.write(service(namespace, spread(**one), **ALONE, **pace))
+        stack.write(stack.service(spread(**one), **NO_GANG, **pace))
         assert "replace" not in stack.preview()
-        stack.up().assert_fine()
-        assert (identities(cluster, namespace), pods(cluster, namespace)) == (made, before)
+        stack.up().assert_succeeded()
+        assert (stack.lws_uids(), stack.pods()) == (made, before)
     other = {"subGroupPolicy": {**one["subGroupPolicy"], "subGroupPolicyType": "LeaderExcluded"}}
-    stack.write(service(namespace, spread(**other), **ALONE))
-    told = stack.run("preview")
-    assert told.status != 0
-    assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in told.text
-    assert pods(cluster, namespace) == before
+    stack.write(stack.service(spread(**other), **NO_GANG))
+    result = stack.run("preview").assert_failed()
+    assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in result.text
+    assert stack.pods() == before
     pace = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
-    stack.write(service(namespace, spread(**other), **ALONE, **pace))
-    stack.up().assert_fine()
-    assert not set(identities(cluster, namespace).values()) & set(made.values())
-    assert ready(cluster, namespace) == {"serve": 2}
+    stack.deploy(spread(**other), **NO_GANG, **pace)
+    assert not set(stack.lws_uids().values()) & set(made.values())
+    assert stack.ready() == {"serve": 2}

@@ -7,17 +7,14 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import images, left, noted, ready, rendered, role, service
-from e2e.harness import Cluster
+from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role
 
-Make = Callable[..., Project]
 REPLICAS = 4
 
 
@@ -67,59 +64,43 @@ def moments() -> list[Moment]:
     ]
 
 
-def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[str, Any]) -> None:
+def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
     """`pulumi cancel` and `pulumi up`, after which cluster, state and `render` are of one mind."""
     stack.run("cancel", "--yes")
-    told = stack.up()
-    if told.status != 0:
-        # An object was made and not noted: the provider takes it over where it is told to.
-        assert "already exists" in told.text, told.text[-6000:]
-        stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_fine()
-    assert left(cluster, namespace) == rendered(wanted)
+    result = stack.up()
+    if result.status != 0:
+        # An object was made and not noted: the provider takes it over if told to.
+        assert "already exists" in result.text, result.text[-6000:]
+        stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_succeeded()
+    assert stack.left() == rendered(wanted)
     assert noted(stack.resources()) == rendered(wanted)
-    assert ready(cluster, namespace) == {"serve": REPLICAS}
+    assert stack.ready() == {"serve": REPLICAS}
     assert stack.preview() == {}
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "`pulumi cancel` and `pulumi up` repair a killed creation and a killed update",
-    needs=ENGINE,
-)
-def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
-    kill_twice(
-        cluster,
-        namespace,
-        project(),
-        Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0),
-    )
+@pytest.mark.proves("`pulumi cancel` and `pulumi up` repair a killed creation and a killed update")
+def test_killed_once(stack: Stack) -> None:
+    kill_twice(stack, Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", moments(), ids=str)
-@pytest.mark.proves(
-    "The same after six kills at random moments, without orphaned objects",
-    needs=ENGINE,
-)
-def test_killed(cluster: Cluster, namespace: str, project: Make, moment: Moment) -> None:
-    kill_twice(cluster, namespace, project(), moment)
+@pytest.mark.proves("The same after six kills at random moments, without orphaned objects")
+def test_killed(stack: Stack, moment: Moment) -> None:
+    kill_twice(stack, moment)
 
 
-def kill_twice(cluster: Cluster, namespace: str, stack: Project, moment: Moment) -> None:
+def kill_twice(stack: Stack, moment: Moment) -> None:
     """Kills a creation and an update, and repairs each."""
-    cluster.add_nodes(2)
-    spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
-    wanted = service(namespace, role(replicas=REPLICAS, behaviour="slow", delay="2s", **spread))
-    stack.write(wanted)
-    moment.end(stack.start("up", "--yes", "--skip-preview"), moment.creating)
-    repaired(cluster, namespace, stack, wanted)
-    wanted = service(
-        namespace, role(replicas=REPLICAS, tag="2", behaviour="slow", delay="2s", **spread)
-    )
-    stack.write(wanted)
-    moment.end(stack.start("up", "--yes", "--skip-preview"), moment.updating)
-    repaired(cluster, namespace, stack, wanted)
-    assert set(images(cluster, namespace).values()) == {"2"}
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []
+    stack.cluster.add_nodes(2)
+    slow: dict[str, Any] = {**TWO_NODES, "gpus": 1, "behaviour": "slow", "delay": "2s"}
+    for tag, seconds in (("1", moment.creating), ("2", moment.updating)):
+        wanted = stack.service(role(replicas=REPLICAS, tag=tag, **slow))
+        stack.write(wanted)
+        moment.end(stack.start("up", "--yes", "--skip-preview"), seconds)
+        repaired(stack, wanted)
+    assert set(stack.images().values()) == {"2"}
+    stack.down().assert_succeeded()
+    assert stack.left() == []
     assert stack.resources() == []

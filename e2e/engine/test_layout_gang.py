@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import (
-    left,
-    lws,
-    noted,
-    pods,
-    ready,
-    rendered,
-    role,
-    router,
-    service,
-    tag_of,
-    watched,
-)
-from e2e.harness import Cluster
+from e2e.engine.services import Stack, noted, rendered, role, router, service, tag_of, watched
 from e2e.harness.pods import is_ready, leaders
 
-Make = Callable[..., Project]
 REPLICAS = 8
 PICKER = "svc-epp-"
 
@@ -37,45 +21,43 @@ def whole(namespace: str, tag: str = "1", replicas: int = REPLICAS) -> dict[str,
     return service(namespace, router(), serving, layout="PerRole")
 
 
-def serving(cluster: Cluster, namespace: str) -> dict[str, str]:
+def serving(stack: Stack) -> dict[str, str]:
     """The pods without those of the picker."""
-    found = pods(cluster, namespace)
+    found = stack.pods()
     return {name: uid for name, uid in found.items() if not name.startswith(PICKER)}
 
 
-def replicas(cluster: Cluster, namespace: str) -> dict[str, tuple[str, bool]]:
+def replicas(stack: Stack) -> dict[str, tuple[str, bool]]:
     """Image of each replica's leader, and whether it is ready and not about to end."""
     return {
-        pod["metadata"]["name"]: (tag_of(pod), is_ready(pod)) for pod in leaders(cluster, namespace)
+        pod["metadata"]["name"]: (tag_of(pod), is_ready(pod))
+        for pod in leaders(stack.cluster, stack.namespace)
     }
 
 
 @pytest.mark.proves(
-    f"A PerRole gang of {REPLICAS} replicas with a router is created, updated, scaled and deleted",
-    needs=ENGINE,
+    f"A PerRole gang of {REPLICAS} replicas with a router is created, updated, scaled and deleted"
 )
-def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(6)
-    stack = project()
-    wanted = whole(namespace)
-    stack.write(wanted)
-    stack.up().assert_fine()
-    assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
+def test_a_life(stack: Stack) -> None:
+    stack.cluster.add_nodes(6)
+    wanted = whole(stack.namespace)
+    stack.deploy_services(wanted)
+    assert stack.left() == noted(stack.resources()) == rendered(wanted)
     assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(rendered(wanted))
-    assert list(lws(cluster, namespace)) == ["svc-serve"]
-    assert ready(cluster, namespace)["serve"] == REPLICAS
+    assert list(stack.lws()) == ["svc-serve"]
+    assert stack.ready()["serve"] == REPLICAS
     assert stack.output("status")["components"]["serve"]["readyPods"] == 2 * REPLICAS
     for _ in range(2):
         assert stack.preview() == {}
-        stack.up().assert_fine()
+        stack.up().assert_succeeded()
         assert stack.changes() == {}
-    before = pods(cluster, namespace)
+    before = stack.pods()
     pickers = {name: uid for name, uid in before.items() if name.startswith(PICKER)}
     assert pickers
-    stack.write(whole(namespace, "2"))
+    stack.write(whole(stack.namespace, "2"))
     assert stack.preview() == {"update": 1}
-    with watched(lambda: replicas(cluster, namespace)) as seen:
-        stack.up().assert_fine()
+    with watched(lambda: replicas(stack)) as seen:
+        stack.up().assert_succeeded()
     assert len(seen) > REPLICAS
     up = [sum(is_up for _, is_up in look.values()) for look in seen]
     assert min(up) == REPLICAS - 1
@@ -84,29 +66,28 @@ def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:
         old = [name for name, (tag, _) in look.items() if tag == "1"]
         new = [name for name, (tag, _) in look.items() if tag == "2"]
         assert max(map(ordinal, old), default=-1) < min(map(ordinal, new), default=REPLICAS)
-    assert set(replicas(cluster, namespace).values()) == {("2", True)}
-    after = pods(cluster, namespace)
+    assert set(replicas(stack).values()) == {("2", True)}
+    after = stack.pods()
     assert pickers.items() <= after.items()
-    assert not set(serving(cluster, namespace).items()) & set(before.items())
+    assert not set(serving(stack).items()) & set(before.items())
     for count in (REPLICAS + 1, REPLICAS - 2):
-        stack.write(whole(namespace, "2", count))
-        stack.up().assert_fine()
+        stack.deploy_services(whole(stack.namespace, "2", count))
         assert stack.changes() == {"update": 2}  # set and PodGroup
-        cluster.wait(partial(all_there, cluster, namespace, count), 60, "pods")
-        common = serving(cluster, namespace).keys() & after.keys()
+        stack.cluster.wait(partial(all_there, stack, count), 60, "pods")
+        common = serving(stack).keys() & after.keys()
         assert len(common) == 2 * min(count, REPLICAS)
-        assert all(serving(cluster, namespace)[name] == after[name] for name in common)
+        assert all(serving(stack)[name] == after[name] for name in common)
         assert stack.output("status")["components"]["serve"]["readyReplicas"] == count
     assert stack.preview() == {}
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []
+    stack.down().assert_succeeded()
+    assert stack.left() == []
     assert stack.resources() == []
-    cluster.wait(lambda: not cluster.pods(namespace), 60, "pods of the service")
+    stack.cluster.wait(lambda: not stack.cluster.pods(stack.namespace), 60, "pods of the service")
 
 
-def all_there(cluster: Cluster, namespace: str, replicas: int) -> bool:
+def all_there(stack: Stack, replicas: int) -> bool:
     """Whether there are the pods of so many replicas, and no more."""
-    return len(serving(cluster, namespace)) == 2 * replicas
+    return len(serving(stack)) == 2 * replicas
 
 
 def ordinal(leader: str) -> int:

@@ -8,26 +8,12 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import (
-    images,
-    left,
-    lowest,
-    lws,
-    noted,
-    pods,
-    ready,
-    rendered,
-    role,
-    router,
-    service,
-)
-from e2e.harness import Cluster
+from e2e.engine.project import Project
+from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role, router, service
 
-Make = Callable[..., Project]
 #: Takes over objects that exist, and fields that another field manager has.
 RECOVER = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true", "PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
+SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
 def made(namespace: str, tag: str = "1", replicas: int = 3) -> dict[str, Any]:
@@ -41,109 +27,83 @@ def lose(stack: Project) -> None:
     shutil.rmtree(stack.state)
     stack.state.mkdir()
     name = f"organization/{stack.folder.name}/dev"
-    stack.run("stack", "init", name).assert_fine()
+    stack.run("stack", "init", name).assert_succeeded()
     assert stack.resources() == []
 
 
-@pytest.mark.proves(
-    "A lost state is recovered by one `up`, without restarts",
-    needs=ENGINE,
-)
-def test_recovered(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
-    stack = project()
-    stack.write(made(namespace))
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
-    uids = {name: each["metadata"]["uid"] for name, each in lws(cluster, namespace).items()}
+@pytest.mark.proves("A lost state is recovered by one `up`, without restarts")
+def test_recovered(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
+    stack.deploy_services(made(stack.namespace))
+    before = stack.pods()
+    uids = stack.lws_uids()
     lose(stack)
-    told = stack.up()
-    assert told.status != 0
-    assert "already exists" in told.text
-    stack.up(**RECOVER).assert_fine()
-    assert pods(cluster, namespace) == before
-    assert left(cluster, namespace) == noted(stack.resources()) == rendered(made(namespace))
+    result = stack.up().assert_failed()
+    assert "already exists" in result.text
+    stack.up(**RECOVER).assert_succeeded()
+    assert stack.pods() == before
+    assert stack.left() == noted(stack.resources()) == rendered(made(stack.namespace))
     assert stack.preview() == {}
-    stack.write(made(namespace, "2"))
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
+    with stack.lowest() as least:
+        stack.deploy_services(made(stack.namespace, "2"))
     assert least["serve"] == 2, least
-    assert set(images(cluster, namespace).values()) == {"2"}
-    found = {name: each["metadata"]["uid"] for name, each in lws(cluster, namespace).items()}
-    assert found == uids
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []
+    assert set(stack.images().values()) == {"2"}
+    assert stack.lws_uids() == uids
+    stack.down().assert_succeeded()
+    assert stack.left() == []
 
 
-@pytest.mark.proves(
-    "A lost state is recovered with another image, one replica at a time",
-    needs=ENGINE,
-)
-def test_recovered_with_another_image(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
-    stack = project()
-    stack.write(made(namespace))
-    stack.up().assert_fine()
+@pytest.mark.proves("A lost state is recovered with another image, one replica at a time")
+def test_recovered_with_another_image(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
+    stack.deploy_services(made(stack.namespace))
     lose(stack)
-    stack.write(made(namespace, "2"))
-    with lowest(cluster, namespace) as least:
-        stack.up(**RECOVER).assert_fine()
+    stack.write(made(stack.namespace, "2"))
+    with stack.lowest() as least:
+        stack.up(**RECOVER).assert_succeeded()
     assert least["serve"] == 2, least
-    assert set(images(cluster, namespace).values()) == {"2"}
+    assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "An old backup of a stack is restored without restarts",
-    needs=ENGINE,
-)
-def test_restored_from_a_backup(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
-    stack = project()
-    stack.write(made(namespace, replicas=2))
-    stack.up().assert_fine()
-    stack.run("stack", "export", "--file", "backup.json").assert_fine()
-    stack.write(made(namespace, "2", replicas=3))
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
+@pytest.mark.proves("An old backup of a stack is restored without restarts")
+def test_restored_from_a_backup(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
+    stack.deploy_services(made(stack.namespace, replicas=2))
+    stack.run("stack", "export", "--file", "backup.json").assert_succeeded()
+    stack.deploy_services(made(stack.namespace, "2", replicas=3))
+    before = stack.pods()
     lose(stack)
-    stack.run("stack", "import", "--file", "backup.json").assert_fine()
-    stack.refresh().assert_fine()
-    stack.up(**RECOVER).assert_fine()
-    assert pods(cluster, namespace) == before
-    assert ready(cluster, namespace)["serve"] == 3
+    stack.run("stack", "import", "--file", "backup.json").assert_succeeded()
+    stack.refresh().assert_succeeded()
+    stack.up(**RECOVER).assert_succeeded()
+    assert stack.pods() == before
+    assert stack.ready()["serve"] == 3
     assert stack.preview() == {}
-    assert left(cluster, namespace) == noted(stack.resources())
+    assert stack.left() == noted(stack.resources())
 
 
-@pytest.mark.proves(
-    "A second stack that claims the same service fails at the existing objects",
-    needs=ENGINE,
-)
-def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
+@pytest.mark.proves("A second stack that claims the same service fails at the existing objects")
+def test_two_stacks(project: Callable[..., Stack]) -> None:
     first, second = project("first"), project("second")
-    first.write(made(namespace))
-    first.up().assert_fine()
-    before = pods(cluster, namespace)
+    first.cluster.add_nodes(4)
+    namespace = first.namespace
+    first.deploy_services(made(namespace))
+    before = first.pods()
     second.write(made(namespace))
-    told = second.up()
-    assert told.status != 0
-    assert "already exists" in told.text
+    assert "already exists" in second.up().assert_failed().text
     assert first.preview() == {}
-    second.up(**RECOVER).assert_fine()
-    assert pods(cluster, namespace) == before
+    second.up(**RECOVER).assert_succeeded()
+    assert first.pods() == before
     # Until the second one changes a field itself, the first one still may.
-    second.write(made(namespace, "2"))
-    second.up().assert_fine()
-    changed = pods(cluster, namespace)
+    second.deploy_services(made(namespace, "2"))
+    changed = first.pods()
     first.write(made(namespace, "3"))
     for words in (("preview",), ("up", "--yes", "--skip-preview")):
-        refused = first.run(*words)
-        assert refused.status != 0
-        assert "field conflict" in refused.text, refused.text[-4000:]
-        assert 'conflicts with "pulumi-kubernetes-' in refused.text
-    assert pods(cluster, namespace) == changed
-    first.run("stack", "rm", "--force", "--yes").assert_fine()
-    assert pods(cluster, namespace) == changed
+        rejected = first.run(*words).assert_failed()
+        assert "field conflict" in rejected.text, rejected.text[-4000:]
+        assert 'conflicts with "pulumi-kubernetes-' in rejected.text
+    assert first.pods() == changed
+    first.run("stack", "rm", "--force", "--yes").assert_succeeded()
+    assert first.pods() == changed
     assert second.preview() == {}

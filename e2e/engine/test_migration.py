@@ -5,32 +5,17 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, REPOSITORY, Project
-from e2e.engine.services import (
-    images,
-    left,
-    lowest,
-    lws,
-    noted,
-    pods,
-    ready,
-    rendered,
-    role,
-    router,
-    service,
-)
-from e2e.harness import Cluster
+from e2e.engine.project import REPOSITORY
+from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role, router, service
 
-Make = Callable[..., Project]
 #: The commit that is version 0.1.0.
 RELEASE = "262481f"
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
+SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
 @pytest.fixture(scope="module")
@@ -68,50 +53,38 @@ def engines(pods: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
-@pytest.mark.proves(
-    "A stack of version 0.1.0 upgrades with one `up` without restarting engines",
-    needs=ENGINE,
-)
-def test_a_stack_of_version_0_1_0(
-    cluster: Cluster, namespace: str, project: Make, release: Path, tag: str
-) -> None:
-    cluster.add_nodes(4)
-    stack = project()
-    old = services(namespace, "1")
+@pytest.mark.proves("A stack of version 0.1.0 upgrades with one `up` without restarting engines")
+def test_a_stack_of_version_0_1_0(stack: Stack, release: Path, tag: str) -> None:
+    stack.cluster.add_nodes(4)
+    old = services(stack.namespace, "1")
     stack.write(*old)
-    stack.up(PYTHONPATH=str(release)).assert_fine()
+    stack.up(PYTHONPATH=str(release)).assert_succeeded()
     patches = [resource for resource in stack.resources() if resource["type"].endswith("Patch")]
     assert len(patches) > len(old)
-    before, identities = pods(cluster, namespace), uids(cluster, namespace)
-    new = services(namespace, tag)
+    before, identities = stack.pods(), stack.lws_uids()
+    new = services(stack.namespace, tag)
     stack.write(*new)
     if tag == "1":
-        told = stack.json("preview", "--json")
-        changes = told["changeSummary"]
+        result = stack.json("preview", "--json")
+        changes = result["changeSummary"]
         assert changes["delete"] == len(patches)
         # The provider replaces a ConfigMap whose data changes: the picker weighs load since 0.3.0.
-        replaced = [step["urn"] for step in told["steps"] if step["op"] == "replace"]
+        replaced = [step["urn"] for step in result["steps"] if step["op"] == "replace"]
         assert [urn.rpartition("::")[2] for urn in replaced] == ["routed-epp-config"]
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
-    assert uids(cluster, namespace) == identities
-    assert left(cluster, namespace) == noted(stack.resources())
+    with stack.lowest() as least:
+        stack.up().assert_succeeded()
+    assert stack.lws_uids() == identities
+    assert stack.left() == noted(stack.resources())
     assert noted(stack.resources()) == sorted(name for each in new for name in rendered(each))
-    assert set(images(cluster, namespace).values()) == {tag}
+    assert set(stack.images().values()) == {tag}
     if tag == "1":
-        after = pods(cluster, namespace)
+        after = stack.pods()
         assert engines(after) == engines(before)
         assert len(after) == len(before)
         assert stack.preview() == {}
         return
     assert least["samples"]
     assert stack.preview() == {}
-    assert ready(cluster, namespace)["serve"] == 12
-    for live in lws(cluster, namespace).values():
+    assert stack.ready()["serve"] == 12
+    for live in stack.lws().values():
         assert set(live["metadata"]["annotations"]) == {"pulumi.com/skipAwait"}
-
-
-def uids(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """What tells a set from one that took its place."""
-    found = lws(cluster, namespace)
-    return {name: each["metadata"]["uid"] for name, each in found.items()}

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from e2e.catalog import tool
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import lowest, pods, ready, role, service, tags
+from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster
 
 pytestmark = pytest.mark.long
 
-Make = Callable[..., Project]
 KUBERNETES = "kubernetes-1.37"
 GROUP = "scheduling.k8s.io/v1beta1/PodGroup"
 NATIVE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"backend": "Native"}}}
-OFF: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
-TWO: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 @pytest.fixture(scope="module")
@@ -35,99 +31,76 @@ def cluster() -> Iterator[Cluster]:
 def pair(namespace: str, decode: int = 2, tag: str = "1", **spec: Any) -> dict[str, Any]:
     return service(
         namespace,
-        role("prefill", "prefiller", replicas=1, gpus=8, tag=tag, **TWO),
-        role("decode", "decoder", replicas=decode, gpus=8, tag=tag, **TWO),
+        role("prefill", "prefiller", replicas=1, gpus=8, tag=tag, **TWO_NODES),
+        role("decode", "decoder", replicas=decode, gpus=8, tag=tag, **TWO_NODES),
         **{**NATIVE, **spec},
     )
 
 
-def least(cluster: Cluster, namespace: str) -> int:
-    group = cluster.get(GROUP, "svc", namespace)
+def least(stack: Stack) -> int:
+    group = stack.cluster.get(GROUP, "svc", stack.namespace)
     return int(group["spec"]["schedulingPolicy"]["gang"]["minCount"])
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-@pytest.mark.proves(
-    "A Native gang is created, updated, scaled, refreshed and deleted",
-    needs=ENGINE,
-)
-def test_a_service_with_a_gang_of_kubernetes(
-    cluster: Cluster, namespace: str, project: Make, layout: str
-) -> None:
-    cluster.add_nodes(8)
-    stack = project()
-    stack.write(pair(namespace, layout=layout))
-    stack.up().assert_fine()
-    assert (ready(cluster, namespace), least(cluster, namespace)) == (
+@pytest.mark.proves("A Native gang is created, updated, scaled, refreshed and deleted")
+def test_a_service_with_a_gang_of_kubernetes(stack: Stack, layout: str) -> None:
+    stack.cluster.add_nodes(8)
+    stack.deploy_services(pair(stack.namespace, layout=layout))
+    assert (stack.ready(), least(stack)) == (
         {"prefill": 1, "decode": 2},
         6,
     )
     (active,) = (each for each in stack.output("status")["conditions"] if each["type"] == "Active")
     assert active["status"] == "True"
     assert stack.preview() == {}
-    before = pods(cluster, namespace)
-    stack.refresh().assert_fine()
-    stack.up().assert_fine()
-    assert pods(cluster, namespace) == before
+    before = stack.pods()
+    stack.refresh().assert_succeeded()
+    stack.up().assert_succeeded()
+    assert stack.pods() == before
 
-    stack.write(pair(namespace, tag="2", layout=layout))
-    with lowest(cluster, namespace) as seen:
-        stack.up().assert_fine()
+    with stack.lowest() as seen:
+        stack.deploy_services(pair(stack.namespace, tag="2", layout=layout))
     assert seen["decode"] >= 1
-    assert set(tags(cluster, namespace).values()) == {"2"}
+    assert set(stack.tags().values()) == {"2"}
 
-    before = pods(cluster, namespace)
-    stack.write(pair(namespace, 3, tag="2", layout=layout))
-    stack.up().assert_fine()
-    assert (ready(cluster, namespace), least(cluster, namespace)) == (
+    before = stack.pods()
+    stack.deploy_services(pair(stack.namespace, 3, tag="2", layout=layout))
+    assert (stack.ready(), least(stack)) == (
         {"prefill": 1, "decode": 3},
         8,
     )
-    assert before.items() <= pods(cluster, namespace).items()
-    stack.write(pair(namespace, 2, tag="2", layout=layout))
-    stack.up().assert_fine()
-    cluster.wait(lambda: pods(cluster, namespace) == before, 60, lambda: pods(cluster, namespace))
-    assert least(cluster, namespace) == 6
+    assert before.items() <= stack.pods().items()
+    stack.deploy_services(pair(stack.namespace, 2, tag="2", layout=layout))
+    stack.cluster.wait(lambda: stack.pods() == before, 60, stack.pods)
+    assert least(stack) == 6
 
-    stack.down().assert_fine()
-    cluster.wait(lambda: not cluster.list(GROUP, namespace), 60, "the PodGroup is gone")
-
-
-@pytest.mark.proves(
-    "Rolling replicas into a Native gang is rejected; Recreate works",
-    needs=ENGINE,
-)
-def test_replicas_join_a_gang_of_kubernetes(
-    cluster: Cluster, namespace: str, project: Make
-) -> None:
-    cluster.add_nodes(6)
-    stack = project()
-    stack.write(pair(namespace, **OFF))
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
-    stack.write(pair(namespace))
-    told = stack.up()
-    assert told.status != 0
-    assert "Recreate" in told.text
-    assert pods(cluster, namespace) == before
-    stack.write(pair(namespace, rollout={"strategy": "Recreate", "timeout": "150s"}))
-    stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"prefill": 1, "decode": 2}
+    stack.down().assert_succeeded()
+    stack.cluster.wait(
+        lambda: not stack.cluster.list(GROUP, stack.namespace), 60, "the PodGroup is gone"
+    )
 
 
-@pytest.mark.proves(
-    "A failed wait reports why a Native gang is unschedulable",
-    needs=ENGINE,
-)
-def test_a_gang_without_room_fails_with_its_reason(
-    cluster: Cluster, namespace: str, project: Make
-) -> None:
-    cluster.add_nodes(5)
-    stack = project()
-    stack.write(pair(namespace, wait={"level": "Scheduled", "timeout": "20s"}))
-    told = stack.up()
-    assert told.status != 0
-    assert "PodGroup svc: minCount (6) cannot be satisfied" in told.text
-    cluster.add_nodes(1)
-    stack.write(pair(namespace, wait={"level": "Scheduled", "timeout": "150s"}))
-    stack.up().assert_fine()
+@pytest.mark.proves("Rolling replicas into a Native gang is rejected; Recreate works")
+def test_replicas_join_a_gang_of_kubernetes(stack: Stack) -> None:
+    stack.cluster.add_nodes(6)
+    stack.deploy_services(pair(stack.namespace, **NO_GANG))
+    before = stack.pods()
+    stack.write(pair(stack.namespace))
+    result = stack.up().assert_failed()
+    assert "Recreate" in result.text
+    assert stack.pods() == before
+    stack.deploy_services(
+        pair(stack.namespace, rollout={"strategy": "Recreate", "timeout": "150s"})
+    )
+    assert stack.ready() == {"prefill": 1, "decode": 2}
+
+
+@pytest.mark.proves("A failed wait reports why a Native gang is unschedulable")
+def test_a_gang_without_room_fails_with_its_reason(stack: Stack) -> None:
+    stack.cluster.add_nodes(5)
+    stack.write(pair(stack.namespace, wait={"level": "Scheduled", "timeout": "20s"}))
+    result = stack.up().assert_failed()
+    assert "PodGroup svc: minCount (6) cannot be satisfied" in result.text
+    stack.cluster.add_nodes(1)
+    stack.deploy_services(pair(stack.namespace, wait={"level": "Scheduled", "timeout": "150s"}))

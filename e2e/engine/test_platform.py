@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.engine.project import ENGINE, REPOSITORY, Project
-from e2e.engine.services import left, noted, ready, role, router, service
+from e2e.engine.project import REPOSITORY, Project
+from e2e.engine.services import Stack, noted, role, router, service
 from e2e.harness import Cluster
 
-Make = Callable[..., Project]
 PLATFORM = REPOSITORY / "examples" / "platform-stack"
 POOLS = "inferencepools.inference.networking.k8s.io"
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
@@ -30,21 +29,20 @@ def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
 
 
 @pytest.mark.proves(
-    "examples/platform-stack deploys, its policy fails a preview, another stack reads its endpoint",
-    needs=ENGINE,
+    "examples/platform-stack deploys, its policy fails a preview, another stack reads its endpoint"
 )
-def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Path) -> None:
-    cluster.add_nodes(1)
+def test_platform(project: Callable[..., Stack], tmp_path: Path) -> None:
     stack = project("platform", example=PLATFORM)
+    stack.cluster.add_nodes(1)
     for each in (stack.folder / "catalogue").iterdir():
         text = each.read_text(encoding="utf-8")
         assert "namespace: models" in text
-        each.write_text(text.replace("namespace: models", f"namespace: {namespace}"))
-    stack.environment["KUBECONFIG"] = contexts(cluster, tmp_path, "dev")
-    told = stack.up().assert_fine()
-    assert "prerequisites" not in told.text
-    assert ready(cluster, namespace) == {"serve": 1}
-    assert left(cluster, namespace) == noted(stack.resources())
+        each.write_text(text.replace("namespace: models", f"namespace: {stack.namespace}"))
+    stack.environment["KUBECONFIG"] = contexts(stack.cluster, tmp_path, "dev")
+    result = stack.up().assert_succeeded()
+    assert "prerequisites" not in result.text
+    assert stack.ready() == {"serve": 1}
+    assert stack.left() == noted(stack.resources())
     teams = {
         resource["inputs"]["metadata"]["labels"].get("platform.example.com/team")
         for resource in stack.resources()
@@ -54,22 +52,21 @@ def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Pat
     assert stack.output("dev-chat")["status"]["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
 
-    stack.run("config", "set", "platform-stack:gpuBudget", "0").assert_fine()
-    refused = stack.run("preview")
-    assert refused.status != 0
+    stack.run("config", "set", "platform-stack:gpuBudget", "0").assert_succeeded()
+    refused = stack.run("preview").assert_failed()
     assert "policy: 1 GPUs are wanted, the budget is 0" in refused.text
-    stack.run("config", "set", "platform-stack:gpuBudget", "4").assert_fine()
+    stack.run("config", "set", "platform-stack:gpuBudget", "4").assert_succeeded()
 
     reader = project("consumer", example=PLATFORM / "consumer", backend=stack.state)
-    reader.up().assert_fine()
+    reader.up().assert_succeeded()
     endpoint = stack.output("endpoints")["dev"]["chat"]
     assert endpoint
     assert reader.output("endpoint") == endpoint
-    written = cluster.get("v1/ConfigMap", "model", "default")["data"]
+    written = stack.cluster.get("v1/ConfigMap", "model", "default")["data"]
     assert written == {"OPENAI_BASE_URL": f"{endpoint}/v1"}
-    reader.down().assert_fine()
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []
+    reader.down().assert_succeeded()
+    stack.down().assert_succeeded()
+    assert stack.left() == []
 
 
 CHECKED = """\
@@ -85,22 +82,20 @@ pulumi.export("checked", checked.checked)
 
 
 @pytest.mark.proves(
-    "ServingPrerequisites fails a preview without the CRDs and reports missing permissions",
-    needs=ENGINE,
+    "ServingPrerequisites fails a preview without the CRDs and reports missing permissions"
 )
 def test_prerequisites(tmp_path: Path) -> None:
     with Cluster(components=()) as bare:
         stack = Project(tmp_path / "checked", bare.kubeconfig)
-        (stack.folder / "__main__.py").write_text(CHECKED, encoding="utf-8")
+        stack.program = CHECKED
         stack.write(service("default", router(), role(replicas=1), wait={"level": "None"}))
         assert stack.preview()["create"] > 9
-        stack.up().assert_fine()
+        stack.up().assert_succeeded()
         assert stack.output("checked") is True
-        stack.down().assert_fine()
+        stack.down().assert_succeeded()
         bare.delete(DEFINITIONS, POOLS)
         bare.wait(lambda: not bare.exists(DEFINITIONS, POOLS), 60)
-        refused = stack.run("preview")
-        assert refused.status != 0
+        refused = stack.run("preview").assert_failed()
         assert f"{POOLS} is not installed" in refused.text
-        away = stack.run("preview", KUBECONFIG=str(tmp_path / "none")).assert_fine()
+        away = stack.run("preview", KUBECONFIG=str(tmp_path / "none")).assert_succeeded()
         assert "prerequisites were not checked" in away.text

@@ -11,27 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.engine.project import ENGINE, PROGRAM, Project
+from e2e.engine.project import PROGRAM, Project
 from e2e.engine.services import (
     GROUPS,
     QUICK,
-    left,
-    lws,
+    TWO_NODES,
+    Stack,
     noted,
-    pods,
-    ready,
     rendered,
     role,
     router,
     service,
-    tags,
 )
-from e2e.harness import Cluster
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
-
-Make = Callable[..., Project]
-SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 def _active(status: dict[str, Any]) -> tuple[str, str]:
@@ -39,164 +32,134 @@ def _active(status: dict[str, Any]) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-@pytest.mark.proves(
-    "Unschedulable optional replicas are not awaited; status is Partial", needs=ENGINE
-)
-def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
-    stack = project()
+@pytest.mark.proves("Unschedulable optional replicas are not awaited; status is Partial")
+def test_only_the_minimum_fits(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
     minimum = {"gangPolicy": {"minRoleReplicas": {"serve": 2}}}
-    stack.write(service(namespace, role(replicas=3, gpus=8, **SPREAD), schedulingStrategy=minimum))
-    stack.up().assert_fine()
+    stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), schedulingStrategy=minimum)
     status = stack.output("status")
     assert _active(status) == ("True", "Partial")
     assert status["components"]["serve"]["readyReplicas"] == 2
-    assert ready(cluster, namespace) == {"serve": 2}
+    assert stack.ready() == {"serve": 2}
     # Nothing waits for the third in an update either. But it asks for the same nodes, and may be
     # placed on those of a replica that restarts: then that one has no room (docs/rollout.md).
-    changed = role(replicas=3, gpus=8, tag="2", **SPREAD)
+    changed = role(replicas=3, gpus=8, tag="2", **TWO_NODES)
     pace = {"timeout": "15s"}
-    stack.write(service(namespace, changed, schedulingStrategy=minimum, rollout=pace))
-    told = stack.up()
-    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 2}, 60, "as many as before")
-    up = {pod["metadata"]["name"] for pod in cluster.ready(namespace, LEADERS)}
+    stack.write(stack.service(changed, schedulingStrategy=minimum, rollout=pace))
+    result = stack.up()
+    stack.cluster.wait(lambda: stack.ready() == {"serve": 2}, 60, "as many as before")
+    up = {pod["metadata"]["name"] for pod in stack.cluster.ready(stack.namespace, LEADERS)}
     if "svc-serve-2-0" not in up:
-        told.assert_fine()
-        cluster.wait(lambda: set(tags(cluster, namespace).values()) == {"2"}, 60, "all to change")
+        result.assert_succeeded()
+        stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "all to change")
         return
     # It fails for that one, and says so; what comes after it is as it was.
     (lacking,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
-    assert told.status != 0
-    assert f"svc: {lacking.removesuffix('-0')} is not available" in told.text, told.text[-4000:]
-    images = tags(cluster, namespace)
+    assert result.status != 0
+    assert f"svc: {lacking.removesuffix('-0')} is not available" in result.text, result.text[-4000:]
+    images = stack.tags()
     assert images["svc-serve-0-0"] == ("1" if lacking == "svc-serve-1-0" else "2")
 
 
 @pytest.mark.proves(
-    "With LowestOrdinals, optional replicas never take a required replica's capacity",
-    needs=ENGINE,
+    "With LowestOrdinals, optional replicas never take a required replica's capacity"
 )
-def test_the_required_ones_keep_their_room(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(4)
-    stack = project()
+def test_the_required_ones_keep_their_room(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
     gang = {"minRoleReplicas": {"serve": 2}, "requiredReplicas": "LowestOrdinals"}
     for tag in range(5):
-        wanted = role(replicas=3, gpus=8, tag=str(tag), **SPREAD)
-        stack.write(service(namespace, wanted, schedulingStrategy={"gangPolicy": gang}))
-        stack.up().assert_fine()
-        assert ready(cluster, namespace) == {"serve": 2}
-        placed = {pod["metadata"]["name"] for pod in cluster.bound(namespace)}
+        wanted = role(replicas=3, gpus=8, tag=str(tag), **TWO_NODES)
+        stack.deploy(wanted, schedulingStrategy={"gangPolicy": gang})
+        assert stack.ready() == {"serve": 2}
+        placed = {pod["metadata"]["name"] for pod in stack.cluster.bound(stack.namespace)}
         assert placed == {f"svc-serve-{at}-0{worker}" for at in (0, 1) for worker in ("", "-1")}
     assert _active(stack.output("status")) == ("True", "Partial")
 
 
-@pytest.mark.proves(
-    "An unschedulable update fails at its timeout and names the replicas", needs=ENGINE
-)
-def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(1)
-    stack = project()
-    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD), wait={"timeout": "15s"}))
+@pytest.mark.proves("An unschedulable update fails at its timeout and names the replicas")
+def test_nothing_fits(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
+    stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), wait={"timeout": "15s"}))
     started = time.monotonic()
-    told = stack.up()
-    assert told.status != 0
-    assert "svc-serve-1" in told.text
+    result = stack.up().assert_failed()
+    assert "svc-serve-1" in result.text
     assert time.monotonic() - started < 120
-    assert ready(cluster, namespace) == {"serve": 0}
-    cluster.add_nodes(3)
-    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD)))
-    stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"serve": 2}
+    assert stack.ready() == {"serve": 0}
+    stack.cluster.add_nodes(3)
+    stack.deploy(role(replicas=2, gpus=8, **TWO_NODES))
+    assert stack.ready() == {"serve": 2}
     assert stack.preview() == {}
 
 
 @pytest.mark.core
-@pytest.mark.proves("wait.level None does not wait; later updates still roll", needs=ENGINE)
-def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> None:
-    stack = project()
+@pytest.mark.proves("wait.level None does not wait; later updates still roll")
+def test_no_wait_but_paced(stack: Stack) -> None:
     level = {"level": "None"}
-    stack.write(service(namespace, role(), wait=level))
-    stack.up().assert_fine()  # there is no node
-    assert ready(cluster, namespace) == {"serve": 0}
+    stack.deploy(role(), wait=level)  # there is no node
+    assert stack.ready() == {"serve": 0}
     assert _active(stack.output("status"))[0] != "True"
-    cluster.add_nodes(2)
-    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60, "replicas")
-    before = pods(cluster, namespace)
+    stack.cluster.add_nodes(2)
+    stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60, "replicas")
+    before = stack.pods()
     bad = role(tag="2", behaviour="unpullable")
-    stack.write(service(namespace, bad, wait=level, rollout={"timeout": "12s"}))
-    assert stack.up().status != 0
-    after = pods(cluster, namespace)
+    stack.write(stack.service(bad, wait=level, rollout={"timeout": "12s"}))
+    stack.up().assert_failed()
+    after = stack.pods()
     assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
 
 
-@pytest.mark.proves(
-    "wait.level Scheduled waits for placement of the gang, not for ready pods", needs=ENGINE
-)
-def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
+@pytest.mark.proves("wait.level Scheduled waits for placement of the gang, not for ready pods")
+def test_scheduled(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
     level = {"level": "Scheduled", "timeout": "20s"}
-    unready = role(replicas=2, gpus=1, behaviour="unpullable", **SPREAD)
-    stack.write(service(namespace, unready, wait=level))
-    stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"serve": 0}
-    (group,) = cluster.list(GROUPS, namespace)
+    unready = role(replicas=2, gpus=1, behaviour="unpullable", **TWO_NODES)
+    stack.deploy(unready, wait=level)
+    assert stack.ready() == {"serve": 0}
+    (group,) = stack.cluster.list(GROUPS, stack.namespace)
     assert group["status"]["phase"] == "Running"
     assert stack.preview() == {}
-    larger = role(replicas=40, gpus=1, behaviour="unpullable", **SPREAD)
-    stack.write(service(namespace, larger, wait=level))
-    assert stack.up().status != 0  # 80 accelerators are asked for, 16 are there
+    larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
+    stack.write(stack.service(larger, wait=level))
+    stack.up().assert_failed()  # 80 accelerators are asked for, 16 are there
 
 
-@pytest.mark.proves("wait.level Scheduled waits at creation too", needs=ENGINE)
-def test_scheduled_at_creation(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(1)
-    stack = project()
+@pytest.mark.proves("wait.level Scheduled waits at creation too")
+def test_scheduled_at_creation(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
     level = {"level": "Scheduled", "timeout": "5s"}
-    stack.write(service(namespace, role(replicas=1, gpus=8, **SPREAD), wait=level))
-    told = stack.up()
-    assert told.status != 0
-    assert "PodGroup svc" in told.text
+    stack.write(stack.service(role(replicas=1, gpus=8, **TWO_NODES), wait=level))
+    result = stack.up().assert_failed()
+    assert "PodGroup svc" in result.text
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
-@pytest.mark.proves(
-    "AllAtOnce and Recreate change all replicas and wait for rollout.timeout",
-    needs=ENGINE,
-)
-def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
-    cluster.add_nodes(3)
-    stack = project()
+@pytest.mark.proves("AllAtOnce and Recreate change all replicas and wait for rollout.timeout")
+def test_other_strategies(stack: Stack, strategy: str) -> None:
+    stack.cluster.add_nodes(3)
     rollout = {**QUICK, "strategy": strategy}
-    stack.write(service(namespace, role(), rollout=rollout))
-    stack.up().assert_fine()
-    before = lws(cluster, namespace)
-    stack.write(service(namespace, role(tag="2", behaviour="slow"), rollout=rollout))
-    stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"serve": 3}
-    after = lws(cluster, namespace)
+    stack.deploy(role(), rollout=rollout)
+    before = stack.lws()
+    stack.deploy(role(tag="2", behaviour="slow"), rollout=rollout)
+    assert stack.ready() == {"serve": 3}
+    after = stack.lws()
     same = [after[name]["metadata"]["uid"] == before[name]["metadata"]["uid"] for name in before]
     assert same == [strategy == "AllAtOnce"] * 3
     assert stack.preview() == {}
-    stack.write(service(namespace, role(tag="3", behaviour="unpullable"),
-                        rollout={**rollout, "timeout": "15s"}))  # fmt: skip
+    stack.write(
+        stack.service(role(tag="3", behaviour="unpullable"), rollout={**rollout, "timeout": "15s"})
+    )
     started = time.monotonic()
-    assert stack.up().status != 0
+    stack.up().assert_failed()
     assert time.monotonic() - started < 90, "an update has wait.timeout, which is 150s"
-    assert ready(cluster, namespace) == {"serve": 0}
-    stack.write(service(namespace, role(tag="4"), rollout=rollout))
-    stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"serve": 3}
+    assert stack.ready() == {"serve": 0}
+    stack.deploy(role(tag="4"), rollout=rollout)
+    assert stack.ready() == {"serve": 3}
 
 
-@pytest.mark.proves(
-    "status is an output after up, preview and refresh, also for other stacks", needs=ENGINE
-)
-def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project("first")
-    stack.write(service(namespace, role(replicas=2)))
-    stack.up().assert_fine()
+@pytest.mark.proves("status is an output after up, preview and refresh, also for other stacks")
+def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role(replicas=2))
     wanted = {
         "desiredReplicas": 2,
         "readyReplicas": 2,
@@ -207,76 +170,67 @@ def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     }
     assert stack.output("status")["components"] == {"serve": wanted}
     assert _active(stack.output("status")) == ("True", "InferenceServiceAvailable")
-    stack.write(service(namespace, role(replicas=2, tag="2", behaviour="slow")))
-    stack.up().assert_fine()
+    stack.deploy(role(replicas=2, tag="2", behaviour="slow"))
     assert stack.output("status")["components"] == {"serve": wanted}
-    stack.refresh().assert_fine()
+    stack.refresh().assert_succeeded()
     assert stack.preview() == {}
-    stack.up().assert_fine()
+    stack.up().assert_succeeded()
     assert stack.output("status")["components"] == {"serve": wanted}
     # A preview knows it as well: as it is, not as it was asked of the cluster just now.
     export = 'pulumi.export("status", service.status)'
     seen = stack.folder / "seen.json"
     keep = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
     text = PROGRAM.replace("import os\n", "import json\nimport os\n")
-    text = text.replace(export, f"{export}\n    {keep}")
-    (stack.folder / "__main__.py").write_text(text, encoding="utf-8")
+    stack.program = text.replace(export, f"{export}\n    {keep}")
     for tag in ("2", "3"):
-        stack.write(service(namespace, role(replicas=2, tag=tag, behaviour="slow")))
+        stack.write(stack.service(role(replicas=2, tag=tag, behaviour="slow")))
         assert stack.preview() == ({} if tag == "2" else {"update": 2})
         assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
         seen.unlink()
-    stack.write(service(namespace, role(replicas=2, tag="2", behaviour="slow")))
+    stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
     reader = project("second", backend=stack.state)
-    (reader.folder / "__main__.py").write_text(
+    reader.program = (
         "import pulumi\n"
         f"other = pulumi.StackReference('organization/{stack.folder.name}/dev')\n"
-        "pulumi.export('seen', other.require_output('status'))\n",
-        encoding="utf-8",
+        "pulumi.export('seen', other.require_output('status'))\n"
     )
-    reader.up().assert_fine()
+    reader.up().assert_succeeded()
     assert reader.output("seen") == stack.output("status")
-    # A pod that goes is seen by a refresh, and told by the update after it.
-    cluster.remove_nodes([each["metadata"]["name"] for each in cluster.list("v1/Node")])
-    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 0}, 60, "pods to go")
+    # A refresh sees that pods are gone, and the update after it reports it.
+    nodes = stack.cluster.list("v1/Node")
+    stack.cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
+    stack.cluster.wait(lambda: stack.ready() == {"serve": 0}, 60, "pods to go")
     time.sleep(2)
-    stack.refresh().assert_fine()
-    stack.run("up", "--yes", "--skip-preview").assert_fine()
+    stack.refresh().assert_succeeded()
+    stack.up().assert_succeeded()
     assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
 
 
-@pytest.mark.proves("Secrets in a template never appear in the state in plain text", needs=ENGINE)
-def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(1)
-    stack = project()
+@pytest.mark.proves("Secrets in a template never appear in the state in plain text")
+def test_secrets(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
     hidden = role(replicas=1)
     hidden["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
-    stack.write(service(namespace, hidden))
-    stack.up().assert_fine()
-    live = json.dumps(lws(cluster, namespace)["svc-serve-0"]["spec"])
+    stack.deploy(hidden)
+    live = json.dumps(stack.lws()["svc-serve-0"]["spec"])
     assert "s3cr3t-value" in live
     assert "s3cr3t-value" not in json.dumps(stack.json("stack", "export"))
     assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text
 
 
-@pytest.mark.proves("Two stacks share one namespace", needs=ENGINE)
-def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
+@pytest.mark.proves("Two stacks share one namespace")
+def test_two_stacks(project: Callable[..., Stack]) -> None:
     one, two = project("one"), project("two")
-    one.write(service(namespace, role(replicas=1), name="one"))
-    two.write(service(namespace, role(replicas=1), name="two"))
-    one.up().assert_fine()
-    two.up().assert_fine()
+    one.cluster.add_nodes(2)
+    one.deploy(role(replicas=1), name="one")
+    two.deploy(role(replicas=1), name="two")
     assert one.preview() == two.preview() == {}
-    one.down().assert_fine()
-    assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
+    one.down().assert_succeeded()
+    assert one.left() == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "A service registers exactly the objects that `render` prints",
-    needs=ENGINE,
-)
+@pytest.mark.proves("A service registers exactly the objects that `render` prints")
 def test_one_resource_for_each_object(tmp_path: Path) -> None:
     stack = Project(tmp_path / "all", None)
     wanted: list[dict[str, Any]] = []
@@ -285,7 +239,7 @@ def test_one_resource_for_each_object(tmp_path: Path) -> None:
             for more in ({}, {"groups": 2}, {"router": True}):
                 roles = [router()] if "router" in more else []
                 name = f"s{len(wanted)}"
-                made = service("default", *roles, role(replicas=2, gpus=1, **SPREAD), name=name)
+                made = service("default", *roles, role(replicas=2, gpus=1, **TWO_NODES), name=name)
                 groups = {"groups": 2} if "groups" in more else {}
                 made["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
                 wanted.append(made)
@@ -296,7 +250,7 @@ def test_one_resource_for_each_object(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("A preview needs no cluster", needs=ENGINE)
+@pytest.mark.proves("A preview needs no cluster")
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
@@ -304,14 +258,12 @@ def test_preview_without_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "The provider's render-to-directory mode writes what `render` prints", needs=ENGINE
-)
+@pytest.mark.proves("The provider's render-to-directory mode writes what `render` prints")
 def test_files(tmp_path: Path) -> None:
     stack = Project(tmp_path / "files", None)
-    wanted = service("default", role(replicas=2, **SPREAD), role("other", replicas=1))
+    wanted = service("default", role(replicas=2, **TWO_NODES), role("other", replicas=1))
     stack.write(wanted)
-    stack.up(RENDER_TO=str(tmp_path / "out")).assert_fine()
+    stack.up(RENDER_TO=str(tmp_path / "out")).assert_succeeded()
     written = [
         each
         for path in sorted((tmp_path / "out").rglob("*.yaml"))

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from e2e import inputs
-from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import role, service, tag_of, watched
-from e2e.harness import Cluster
+from e2e.engine.services import TWO_NODES, Stack, role, service, tag_of, watched
 from e2e.harness.pods import is_ready, leaders
 from fusioninfer_pulumi.cli.diff.timelines import timelines
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -24,7 +22,6 @@ GPU = "nvidia.com/gpu"
 NEW = "2"
 #: Seconds of each turn that the timeline leaves out: Pulumi's own work, and pauses between reads.
 TURN_SECONDS = 10
-SPREAD: Manifest = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,12 @@ class Look:
     accelerators: int
 
 
-def look(cluster: Cluster, namespace: str, wanted: Mapping[str, int]) -> Look:
+def look(stack: Stack, wanted: Mapping[str, int]) -> Look:
     """The service as it is; `wanted` are the replicas of each LeaderWorkerSet."""
-    pods = cluster.pods(namespace)
+    pods = stack.cluster.pods(stack.namespace)
     serving: dict[str, int] = {}
     ready: dict[str, int] = {}
-    for pod in leaders(cluster, namespace):
+    for pod in leaders(stack.cluster, stack.namespace):
         role_name = pod["metadata"]["labels"]["fusioninfer.io/role-name"]
         serving[role_name] = serving.get(role_name, 0) + is_ready(pod)
         name = pod["metadata"]["labels"][LWS_NAME]
@@ -107,7 +104,7 @@ def pair(namespace: str, rollout: Manifest, names: Sequence[str] = ("serve",), *
 SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
     "one at a time": lambda ns: pair(ns, {}),
     "two of five at a time": lambda ns: pair(ns, {"maxUnavailable": 2}, replicas=5),
-    "replicas of two nodes": lambda ns: pair(ns, {}, replicas=2, **SPREAD),
+    "replicas of two nodes": lambda ns: pair(ns, {}, replicas=2, **TWO_NODES),
     "a partition": lambda ns: pair(ns, {"partition": 2}, replicas=4),
     "all at once": lambda ns: pair(ns, {"strategy": "Recreate"}),
     "roles together": lambda ns: pair(ns, {}, ("prefill", "decode"), replicas=2),
@@ -126,27 +123,20 @@ SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
 }
 
 
-@pytest.mark.proves(
-    "Updates of ten shapes follow the timeline of `plan --update`",
-    needs=ENGINE,
-)
+@pytest.mark.proves("Updates of ten shapes follow the timeline of `plan --update`")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_update_is_as_its_timeline(
-    cluster: Cluster, namespace: str, project: Callable[..., Project], shape: str
-) -> None:
-    cluster.add_nodes(4)
-    old, new = SHAPES[shape](namespace)
+def test_an_update_is_as_its_timeline(stack: Stack, shape: str) -> None:
+    stack.cluster.add_nodes(4)
+    old, new = SHAPES[shape](stack.namespace)
     timeline, plan = played(old, new), inputs.plan_of(new)
     wanted = {lws.name: len(lws.replicas) for item in plan.roles for lws in item.lws}
-    stack = project()
-    stack.write(old)
-    stack.up().assert_fine()
-    assert look(cluster, namespace, wanted).accelerators == timeline.before.accelerators
+    stack.deploy_services(old)
+    assert look(stack, wanted).accelerators == timeline.before.accelerators
 
     stack.write(new)
     started = time.monotonic()
-    with watched(lambda: look(cluster, namespace, wanted), every=0.1) as looks:
-        stack.up().assert_fine()
+    with watched(lambda: look(stack, wanted), every=0.1) as looks:
+        stack.up().assert_succeeded()
     seconds = time.monotonic() - started
     assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.turns))
 
@@ -177,8 +167,8 @@ def test_an_update_is_as_its_timeline(
         assert not any(seen.down & prefill and seen.down - prefill for seen in looks)
 
     assert max(seen.accelerators for seen in looks) == timeline.peak
-    cluster.wait(
-        lambda: look(cluster, namespace, wanted).accelerators == timeline.after.accelerators,
+    stack.cluster.wait(
+        lambda: look(stack, wanted).accelerators == timeline.after.accelerators,
         60,
-        lambda: str(look(cluster, namespace, wanted)),
+        lambda: str(look(stack, wanted)),
     )

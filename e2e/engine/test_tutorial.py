@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import ENGINE, REPOSITORY, SECONDS
+from e2e.engine.project import REPOSITORY, SECONDS
 from tests.page_blocks import Block, blocks, commands, edit, matches
 
 PAGE = REPOSITORY / "docs" / "tutorial.md"
@@ -116,8 +116,7 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "Every tutorial command prints what the page shows, on the `make cluster` cluster",
-    needs=ENGINE,
+    "Every tutorial command prints what the page shows, on the `make cluster` cluster"
 )
 def test_the_tutorial(terminals: Terminals) -> None:
     for block in blocks(PAGE):

@@ -243,7 +243,7 @@ class Client:
     def wait(
         self,
         predicate: Callable[[], T],
-        timeout: float = 30,
+        timeout: float = 60,
         message: str | Callable[[], object] = "",
     ) -> T:
         """Call `predicate` until what it returns is true, and return that.

@@ -31,6 +31,7 @@ from e2e.harness.control_plane import (
 from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.lifetime import Lifetime
 from e2e.harness.nodes import node
+from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Programs, free_ports
 from e2e.harness.resources import Object
 
@@ -142,7 +143,7 @@ class Cluster(Lifetime, Client):
         if parts.KUEUE in self.components:
             kueue_ports = self._take_ports(2)
             definitions += self._kueue_definitions(kueue_ports[0])
-        self._install_kinds(definitions)
+        self.install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
         start_controller_manager(programs, plane)
@@ -171,25 +172,31 @@ class Cluster(Lifetime, Client):
     def start_kueue(self) -> None:
         """Start Kueue in a cluster that runs already."""
         ports = free_ports(2)
-        self._install_kinds(self._kueue_definitions(ports[0]))
+        self.install_kinds(self._kueue_definitions(ports[0]))
         parts.start_kueue(self.programs, self.plane, self, ports)()
 
     def _kueue_definitions(self, port: int) -> list[Object]:
         return parts.kueue_definitions(port, self.plane.certificates.authority.read_bytes())
 
-    def _install_kinds(self, definitions: Sequence[Object]) -> None:
+    def install_kinds(self, definitions: Sequence[Object]) -> None:
+        """Create CustomResourceDefinitions and wait until they are established."""
+
+        def install(definition: Object) -> None:
+            try:
+                self.create(definition)
+            except ApiError as error:
+                if error.status != HTTPStatus.CONFLICT:
+                    raise
+                self.apply([definition])
+
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(self.create, definitions))
+            list(pool.map(install, definitions))
 
         def missing() -> list[str]:
-            stored = self.list("CustomResourceDefinition")
             return [
-                d["metadata"]["name"]
-                for d in stored
-                if not any(
-                    c["type"] == "Established" and c["status"] == "True"
-                    for c in d.get("status", {}).get("conditions") or ()
-                )
+                each["metadata"]["name"]
+                for each in self.list("CustomResourceDefinition")
+                if not is_condition_true(each, "Established")
             ]
 
         self.wait(lambda: not missing(), message=missing)

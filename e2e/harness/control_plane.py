@@ -219,7 +219,7 @@ def wait_http(
     authority: Path | None = None,
     token: str = "",
     accept: Container[int] = (200,),
-    timeout: float = 60,
+    timeout: float = 180,
 ) -> None:
     """Wait until a GET is answered with one of the status codes in `accept`.
 

@@ -114,7 +114,7 @@ class EndpointPicker(Lifetime):
             except grpc.RpcError:
                 return False
 
-    def wait_serving(self, timeout: float = 30) -> None:
+    def wait_serving(self, timeout: float = 60) -> None:
         """Wait until it is serving.
 
         Raises:

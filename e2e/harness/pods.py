@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 
+def is_condition_true(each: Object, condition: str) -> bool:
+    """Return whether an object's condition has status True."""
+    conditions = (each.get("status") or {}).get("conditions") or ()
+    return any(found["type"] == condition and found["status"] == "True" for found in conditions)
+
+
 def is_ready(pod: Object) -> bool:
-    """Tell whether a pod is ready, and not about to end."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    up = any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
-    return up and "deletionTimestamp" not in pod["metadata"]
+    """Return whether a pod is ready and not terminating."""
+    return is_condition_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
 
 
 def leaders(cluster: Client, namespace: str) -> list[Object]:

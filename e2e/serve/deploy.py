@@ -46,7 +46,7 @@ def up(serving: Serving, service: Path, namespace: str) -> Project:
     manifest = yaml.safe_load(service.read_text(encoding="utf-8"))
     manifest["metadata"].setdefault("namespace", namespace)
     project.write(manifest)
-    project.up().assert_fine()
+    project.up().assert_succeeded()
     wait_serving(serving, objects, namespace)
     return project
 

@@ -21,6 +21,7 @@ from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import SERVICES, wait_http
 from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
 from e2e.serve import enclosure
 from e2e.serve.enclosure import ADDRESS
@@ -231,10 +232,8 @@ class Node:
         )
 
     def _is_ready(self) -> bool:
-        if not self.cluster.exists("v1/Node", self.name):
-            return False
-        conditions = self.cluster.get("v1/Node", self.name)["status"].get("conditions", ())
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        exists = self.cluster.exists("v1/Node", self.name)
+        return exists and is_condition_true(self.cluster.get("v1/Node", self.name), "Ready")
 
 
 def prepare_network() -> None:

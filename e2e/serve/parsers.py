@@ -19,13 +19,7 @@ import yaml
 from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import Vllm
-from fusioninfer_pulumi import (
-    InvalidServiceError,
-    load,
-    model_service,
-    plan_service,
-    render,
-)
+from fusioninfer_pulumi import InvalidServiceError, load, model_service, plan_service, render
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import ArgumentTable, Option, load_argument_table
 from fusioninfer_pulumi.engines.engine import EngineCommand

@@ -11,7 +11,6 @@ from fusioninfer_pulumi import load, plan_service, render
 IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL = "tiny"
 
-NEED = "run by `make e2e-serve`"
 """What the claims of this folder need."""
 
 PROMPT = " ".join(f"the quick brown fox jumps over the lazy dog {n} times;" for n in range(20))

@@ -12,14 +12,7 @@ from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import PREVIOUS, Vllm, vllm
-from e2e.serve.node import (
-    Node,
-    describe,
-    further_place,
-    logs,
-    prepare_network,
-    stuck,
-)
+from e2e.serve.node import Node, describe, further_place, logs, prepare_network, stuck
 
 START_SECONDS = 600.0
 """Until an engine must serve: some start at once on a processor or two."""

@@ -20,7 +20,7 @@ from e2e.serve.counters import metrics
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [
@@ -44,10 +44,7 @@ def _llm_d_kind(running: Serving) -> Iterator[None]:
     running.cluster.delete(DEFINITIONS, definition)
 
 
-@pytest.mark.proves(
-    "A LoRA adapter's share goes from 0 to 100 % and back without failed requests",
-    needs=f"{NEED} with llm-d's programs on PATH",
-)
+@pytest.mark.proves("A LoRA adapter's share goes from 0 to 100 % and back without failed requests")
 @pytest.mark.usefixtures("_llm_d_kind")
 def test_an_adapter_goes_up_and_back(running: Serving) -> None:
     namespace = running.cluster.new_namespace()

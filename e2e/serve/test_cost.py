@@ -15,7 +15,7 @@ from e2e.harness.pods import LEADERS
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load
-from e2e.serve.services import MODEL, NEED, objects_of, role, router, service
+from e2e.serve.services import MODEL, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -71,10 +71,7 @@ def ways(running: Serving) -> Iterator[Ways]:
     running.cluster.delete_namespace(namespace)
 
 
-@pytest.mark.proves(
-    "Envoy and endpoint picker cost one client at most 15 % of requests per second",
-    needs=NEED,
-)
+@pytest.mark.proves("Envoy and endpoint picker cost one client at most 15 % of requests per second")
 @pytest.mark.parametrize(("clients", "limit"), [(1, 1.15), (4, 2.0)])
 def test_cost(ways: Ways, clients: int, limit: float) -> None:
     rates: dict[str, list[float]] = {way: [] for way in ways.addresses}

@@ -23,7 +23,7 @@ from e2e.serve.envoy_gateway import CLASS, EnvoyGateway
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load
 from e2e.serve.prometheus import Prometheus
-from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -173,8 +173,7 @@ def wait_listening(url: str, host: str) -> None:
 
 
 @pytest.mark.proves(
-    "Every dashboard query returns data from vLLM 0.32.0, pickers and Envoy Gateway",
-    needs=f"{NEED} with Prometheus on PATH",
+    "Every dashboard query returns data from vLLM 0.32.0, pickers and Envoy Gateway"
 )
 def test_every_panel_has_data(scraped: Scraped, request: pytest.FixtureRequest) -> None:
     listed = [
@@ -247,8 +246,7 @@ class Engine(HttpStandIn):
 
 
 @pytest.mark.proves(
-    "The gateway dashboard's queries return data from Envoy Gateway (stand-in engines)",
-    needs=f"{NEED} with Prometheus on PATH and Envoy Gateway built",
+    "The gateway dashboard's queries return data from Envoy Gateway (stand-in engines)"
 )
 def test_the_panels_of_the_gateway_have_data(tmp_path: Path) -> None:
     if (reason := prometheus.absent()) is not None:

@@ -12,7 +12,7 @@ import pytest
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
 from e2e.serve.load import Answer, Load, figures
-from e2e.serve.services import MODEL, NEED, objects_of, role, service
+from e2e.serve.services import MODEL, objects_of, role, service
 from e2e.serve.serving import START_SECONDS, Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -74,8 +74,7 @@ def starting(running: Serving) -> Iterator[Starting]:
 
 
 @pytest.mark.proves(
-    "An engine loading for 45 s survives default probes and a longer `startup.timeout`",
-    needs=NEED,
+    "An engine loading for 45 s survives default probes and a longer `startup.timeout`"
 )
 def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
     cluster = starting.running.cluster
@@ -89,10 +88,7 @@ def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
     assert starting.restarts("plain") == starting.restarts("patient") == 0
 
 
-@pytest.mark.proves(
-    "A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests",
-    needs=NEED,
-)
+@pytest.mark.proves("A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests")
 def test_requests_of_a_pod_that_ends(starting: Starting) -> None:
     with ThreadPoolExecutor(2) as pool:
         plain, patient = pool.map(lambda name: _end(starting, name), ("plain", "patient"))

@@ -16,7 +16,7 @@ from e2e.harness.pods import LEADERS, is_ready
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Answer, Load, figures, outage
-from e2e.serve.services import MODEL, NEED, objects_of, role, router, service
+from e2e.serve.services import MODEL, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -103,10 +103,7 @@ def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
     return failed
 
 
-@pytest.mark.proves(
-    "A new endpoint picker configuration loses no request",
-    needs=NEED,
-)
+@pytest.mark.proves("A new endpoint picker configuration loses no request")
 def test_a_picker_is_replaced(stack: Stack) -> None:
     old = stack.picker()["metadata"]["uid"]
     loads = {"closed": stack.load(stack.closed), "open": stack.load(stack.opened),
@@ -127,10 +124,7 @@ def test_a_picker_is_replaced(stack: Stack) -> None:
     assert failed == [[], [], []]
 
 
-@pytest.mark.proves(
-    "A killed endpoint picker is back within 20 s",
-    needs=NEED,
-)
+@pytest.mark.proves("A killed endpoint picker is back within 20 s")
 def test_a_picker_is_killed(stack: Stack) -> None:
     loads = {"closed": stack.load(stack.closed), "open": stack.load(stack.opened)}
     with loads["closed"] as closed, loads["open"]:
@@ -148,10 +142,7 @@ def test_a_picker_is_killed(stack: Stack) -> None:
     ] == []
 
 
-@pytest.mark.proves(
-    "A frozen engine becomes unready within 45 s and gets no further requests",
-    needs=NEED,
-)
+@pytest.mark.proves("A frozen engine becomes unready within 45 s and gets no further requests")
 def test_a_pod_stands_still(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
@@ -172,10 +163,7 @@ def test_a_pod_stands_still(stack: Stack) -> None:
     stack.running.wait_ready(stack.namespace, 2, LEADERS)
 
 
-@pytest.mark.proves(
-    "An engine with a frozen core stays ready: vLLM's /health does not ask it",
-    needs=NEED,
-)
+@pytest.mark.proves("An engine with a frozen core stays ready: vLLM's /health does not ask it")
 def test_an_engine_core_stands_still(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]

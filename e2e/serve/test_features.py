@@ -25,7 +25,7 @@ from e2e.serve.engine import Models, vllm
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Hub
 from e2e.serve.load import complete
-from e2e.serve.services import NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -170,8 +170,7 @@ def outside(name: str, url: str) -> list[Object]:
 
 
 @pytest.mark.proves(
-    "HTTPS: Envoy serves the certificate from a Secret of the service's own Gateway",
-    needs=NEED,
+    "HTTPS: Envoy serves the certificate from a Secret of the service's own Gateway"
 )
 def test_clients_see_the_certificate(featured: Featured) -> None:
     (args,) = load(featured.manifest)
@@ -187,8 +186,7 @@ def test_clients_see_the_certificate(featured: Featured) -> None:
 
 
 @pytest.mark.proves(
-    "The warm-up Job fills the cache once; engines mount it read-only (stand-in hub)",
-    needs=NEED,
+    "The warm-up Job fills the cache once; engines mount it read-only (stand-in hub)"
 )
 def test_the_job_fills_the_cache(featured: Featured) -> None:
     (job,) = featured.running.cluster.list("batch/v1/Job", featured.namespace)
@@ -201,10 +199,7 @@ def test_the_job_fills_the_cache(featured: Featured) -> None:
     assert featured.ask("the quick")["model"] == NAME
 
 
-@pytest.mark.proves(
-    "KV events reach a subscriber under the topic that pickers expect",
-    needs=NEED,
-)
+@pytest.mark.proves("KV events reach a subscriber under the topic that pickers expect")
 def test_a_subscriber_sees_blocks(featured: Featured) -> None:
     address = featured.pod["status"]["podIP"]
     command = [str(vllm().python), str(WATCHER), f"tcp://{address}:5557"]
@@ -219,10 +214,7 @@ def test_a_subscriber_sees_blocks(featured: Featured) -> None:
     assert message["blocks"] >= 2
 
 
-@pytest.mark.proves(
-    "Spans of engine and endpoint picker 1.5 reach the collector in one trace",
-    needs=NEED,
-)
+@pytest.mark.proves("Spans of engine and endpoint picker 1.5 reach the collector in one trace")
 def test_traces_reach_the_collector(featured: Featured) -> None:
     featured.ask("a traced request")
     both = {"svc-inference", "svc-epp"}

@@ -13,7 +13,7 @@ from e2e.serve.counters import REQUESTS, counter, metrics
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [
@@ -63,10 +63,7 @@ def local_queue(namespace: str, gpus: int) -> list[Object]:
     ]
 
 
-@pytest.mark.proves(
-    "With Kueue, the engine starts once there is quota, and serves",
-    needs=f"{NEED} with Kueue built",
-)
+@pytest.mark.proves("With Kueue, the engine starts once there is quota, and serves")
 def test_a_service_in_a_queue_serves(queues: Serving) -> None:
     cluster = queues.cluster
     namespace = cluster.new_namespace()

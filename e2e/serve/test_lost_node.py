@@ -11,7 +11,7 @@ from e2e.harness.pods import LEADERS, is_ready
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, figures, outage
-from e2e.serve.services import MODEL, NEED, objects_of, role, router, service
+from e2e.serve.services import MODEL, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -21,10 +21,7 @@ PATIENCE = 10.0
 """Seconds after which a client gives up."""
 
 
-@pytest.mark.proves(
-    "Pods on a lost node get no requests after 65 s",
-    needs=NEED,
-)
+@pytest.mark.proves("Pods on a lost node get no requests after 65 s")
 def test_a_node_is_lost(running: Serving) -> None:
     running.have_nodes(2)
     first, second = running.nodes

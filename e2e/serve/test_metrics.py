@@ -11,7 +11,7 @@ from e2e.catalog import program
 from e2e.inputs import ROOT
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import ask
-from e2e.serve.services import NEED, objects_of, role, router, service
+from e2e.serve.services import objects_of, role, router, service
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
@@ -67,10 +67,7 @@ def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
     return request.param, set(ask(vllm(request.param), []).metrics)
 
 
-@pytest.mark.proves(
-    "vLLM 0.11.0 and 0.32.0 register the metrics that the endpoint picker reads",
-    needs=f"{NEED} with that release installed",
-)
+@pytest.mark.proves("vLLM 0.11.0 and 0.32.0 register the metrics that the endpoint picker reads")
 def test_the_engine_has_what_its_endpoint_picker_reads(
     registered: tuple[str, set[str]],
 ) -> None:
@@ -81,10 +78,7 @@ def test_the_engine_has_what_its_endpoint_picker_reads(
     assert rendered | by_default <= metrics
 
 
-@pytest.mark.proves(
-    "vLLM 0.32.0 registers every vLLM metric named in code, examples and pages",
-    needs=f"{NEED} with that release installed",
-)
+@pytest.mark.proves("vLLM 0.32.0 registers every vLLM metric named in code, examples and pages")
 def test_every_metric_that_is_named_exists(registered: tuple[str, set[str]]) -> None:
     release, metrics = registered
     if release != VLLM:

@@ -17,7 +17,7 @@ from e2e.catalog import tool
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
 from e2e.serve.network_policies import NetworkPolicies
-from e2e.serve.services import NEED, objects_of, role, router, service
+from e2e.serve.services import objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = [
@@ -129,8 +129,7 @@ SHUT_OUT = [
 
 
 @pytest.mark.proves(
-    "Enforced NetworkPolicies admit only gateway, picker, replica, KV cache peers and kubelet",
-    needs=NEED,
+    "Enforced NetworkPolicies admit only gateway, picker, replica, KV cache peers and kubelet"
 )
 def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = running.cluster

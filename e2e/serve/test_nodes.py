@@ -16,7 +16,7 @@ from e2e.serve.counters import REQUESTS, counter, metrics
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import IMAGE, MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
@@ -43,10 +43,7 @@ def pod(name: str, node: str, *command: str) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-@pytest.mark.proves(
-    "Pods on two nodes resolve a headless Service and reach the API server",
-    needs=NEED,
-)
+@pytest.mark.proves("Pods on two nodes resolve a headless Service and reach the API server")
 def test_pods_of_two_nodes_meet(running: Serving) -> None:
     running.have_nodes(2)
     namespace = running.cluster.new_namespace()
@@ -129,10 +126,7 @@ def pair(running: Serving, inference: Object) -> Iterator[Pair]:
     running.cluster.delete_namespace(namespace)
 
 
-@pytest.mark.proves(
-    "`multiprocessing`: a replica on two nodes serves with tensor parallelism",
-    needs=NEED,
-)
+@pytest.mark.proves("`multiprocessing`: a replica on two nodes serves with tensor parallelism")
 @pytest.mark.long
 def test_multiprocessing_spans_nodes(running: Serving) -> None:
     with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
@@ -144,10 +138,7 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
             assert "ranks do not share the same SHM group name" in running.logs(pod)
 
 
-@pytest.mark.proves(
-    "`data-parallel`: ranks on two nodes serve behind one leader",
-    needs=NEED,
-)
+@pytest.mark.proves("`data-parallel`: ranks on two nodes serve behind one leader")
 @pytest.mark.long
 def test_data_parallel_spans_nodes(running: Serving) -> None:
     with pair(running, spread("data-parallel", "--data-parallel-size", "2")) as replica:
@@ -159,10 +150,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
         assert min(by_rank) > 0, by_rank
 
 
-@pytest.mark.proves(
-    "`ray`: two pods form a Ray cluster; vLLM then requires GPUs",
-    needs=NEED,
-)
+@pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
 def test_ray_spans_nodes_until_the_engine_refuses(running: Serving) -> None:
     running.have_nodes(2)

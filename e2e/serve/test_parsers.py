@@ -8,13 +8,11 @@ import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, refused
-from e2e.serve.services import NEED
 from fusioninfer_pulumi.engines.argument_tables import Options, load_argument_table
 from fusioninfer_pulumi.presets.model_catalogue import catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-INSTALLED = f"{NEED} with that release installed"
 
 COMPUTED = ("--mm-processor-device", "--reasoning-parser")
 """Their choices are worked out while the parser is built: the tables have none."""
@@ -60,19 +58,13 @@ def asked(request: pytest.FixtureRequest) -> Asked:
     return Asked(release, lines, models, edges, answers)
 
 
-@pytest.mark.proves(
-    "vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts",
-    needs=INSTALLED,
-)
+@pytest.mark.proves("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
 def test_accepted_command_lines_are_taken(asked: Asked) -> None:
     assert len(asked.accepted) > 40
     assert asked.answers.refused(asked.accepted) == []
 
 
-@pytest.mark.proves(
-    "vLLM 0.32.0 accepts the arguments of every catalogue model",
-    needs=NEED,
-)
+@pytest.mark.proves("vLLM 0.32.0 accepts the arguments of every catalogue model")
 def test_the_arguments_of_the_catalogue_are_taken(asked: Asked) -> None:
     if asked.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
@@ -80,10 +72,7 @@ def test_the_arguments_of_the_catalogue_are_taken(asked: Asked) -> None:
     assert asked.answers.refused(asked.catalogue) == []
 
 
-@pytest.mark.proves(
-    "vLLM rejects the arguments and combinations that the rules reject",
-    needs=INSTALLED,
-)
+@pytest.mark.proves("vLLM rejects the arguments and combinations that the rules reject")
 def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
     assert len(asked.refused) > 500
     taken = [line for line in asked.refused if not asked.answers.errors[line]]
@@ -91,10 +80,7 @@ def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
     assert [str(line) for line in taken if not line.words[1].startswith(held)] == []
 
 
-@pytest.mark.proves(
-    "The generated argument tables match vLLM's own parsers",
-    needs=INSTALLED,
-)
+@pytest.mark.proves("The generated argument tables match vLLM's own parsers")
 def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
     table = load_argument_table("vllm").options(asked.release)
     assert described(table) == parsed(asked.answers, table)

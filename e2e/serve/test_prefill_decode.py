@@ -13,7 +13,7 @@ from e2e.serve.deploy import wait_serving
 from e2e.serve.engine import PREVIOUS, VLLM, absent
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import IMAGE, MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 
 pytestmark = [
@@ -29,8 +29,7 @@ ENGINE_PORT = 8001
 
 
 @pytest.mark.proves(
-    "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all",
-    needs=f"{NEED} with llm-d's programs on PATH",
+    "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all"
 )
 def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
@@ -61,10 +60,7 @@ def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(absent(PREVIOUS) is not None, reason=absent(PREVIOUS) or "")
-@pytest.mark.proves(
-    f"Requests succeed while prefill runs vLLM {PREVIOUS} and decode {VLLM}",
-    needs=f"{NEED} with llm-d's programs on PATH",
-)
+@pytest.mark.proves(f"Requests succeed while prefill runs vLLM {PREVIOUS} and decode {VLLM}")
 def test_pair_of_two_releases_answers_every_request(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     objects = _between_releases(namespace)

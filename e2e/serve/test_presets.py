@@ -8,7 +8,7 @@ from e2e.harness.pods import LEADERS
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import NEED, objects_of, router, service
+from e2e.serve.services import objects_of, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
@@ -19,10 +19,7 @@ SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"
          "resources": {"requests": {"cpu": "200m", "memory": "1Gi"}}}  # fmt: skip
 
 
-@pytest.mark.proves(
-    "A role with only a model name and `accelerator: cpu` serves through Envoy",
-    needs=NEED,
-)
+@pytest.mark.proves("A role with only a model name and `accelerator: cpu` serves through Envoy")
 def test_a_models_name_is_enough(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     role = {"name": "serve", "componentType": "worker", "accelerator": "cpu",

@@ -14,7 +14,7 @@ from e2e.serve.counters import HIT_TOKENS, REQUESTS, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway, endpoints
 from e2e.serve.load import Load, complete, figures
-from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
@@ -60,20 +60,14 @@ def routed(running: Serving) -> Iterator[Routed]:
     running.cluster.delete_namespace(namespace)
 
 
-@pytest.mark.proves(
-    "Two `prefix-cache` replicas serve through Envoy and the endpoint picker",
-    needs=NEED,
-)
+@pytest.mark.proves("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
 def test_tokens_through_the_gateway(routed: Routed) -> None:
     answer = routed.ask("the quick brown fox")
     assert answer["usage"]["completion_tokens"] == 8
     assert answer["choices"][0]["text"]
 
 
-@pytest.mark.proves(
-    "Every served name and LoRA adapter answers",
-    needs=NEED,
-)
+@pytest.mark.proves("Every served name and LoRA adapter answers")
 def test_served_names_and_adapters(routed: Routed) -> None:
     told = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
     assert {name: answer["model"] for name, answer in told.items()} == {
@@ -83,10 +77,7 @@ def test_served_names_and_adapters(routed: Routed) -> None:
     assert texts[ALIAS] == texts[MODEL] != texts[ADAPTER]
 
 
-@pytest.mark.proves(
-    "Requests with a common prefix reach the pod that caches it",
-    needs=NEED,
-)
+@pytest.mark.proves("Requests with a common prefix reach the pod that caches it")
 def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
     shared = f"{PROMPT} said the user"
     routed.ask(shared)
@@ -102,10 +93,7 @@ def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
-    "A pod deleted under load loses no request",
-    needs=NEED,
-)
+@pytest.mark.proves("A pod deleted under load loses no request")
 def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
     victim, _ = routed.pods()
     name = victim["metadata"]["name"]
@@ -121,8 +109,7 @@ def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`endpointPicker.enabled: false` moves the route to the Service without restarts",
-    needs=NEED,
+    "`endpointPicker.enabled: false` moves the route to the Service without restarts"
 )
 def test_without_a_picker_requests_spread_over_a_service(routed: Routed) -> None:
     def identities() -> set[str]:

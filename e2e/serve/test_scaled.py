@@ -17,7 +17,7 @@ from e2e.serve.deploy import wait_pickers
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete, figures, outage
 from e2e.serve.prometheus import Prometheus
-from e2e.serve.services import MODEL, NEED, objects_of, role, router, service
+from e2e.serve.services import MODEL, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 from e2e.test_keda import SCALED, History
 
@@ -61,10 +61,7 @@ def scaled(namespace: str, address: str) -> list[Object]:
     )
 
 
-@pytest.mark.proves(
-    "KEDA scales real engines from zero to two and back; no request fails",
-    needs=f"{NEED}, and {keda.NEED}",
-)
+@pytest.mark.proves("KEDA scales real engines from zero to two and back; no request fails")
 def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
     del scaler
     cluster = running.cluster

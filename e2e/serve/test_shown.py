@@ -21,7 +21,6 @@ from e2e.serve.gateway import Gateway
 from e2e.serve.hub import PORT, Hub
 from e2e.serve.images import LLM_D, names
 from e2e.serve.load import complete
-from e2e.serve.services import NEED
 from e2e.serve.serving import Serving
 from e2e.serve.shown import (
     SHOWN,
@@ -53,10 +52,7 @@ def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
 @pytest.mark.serve
 @pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.proves(
-    "Services of examples and pages serve, with small models and no GPUs",
-    needs=f"{NEED} with llm-d's programs on PATH",
-)
+@pytest.mark.proves("Services of examples and pages serve, with small models and no GPUs")
 def test_shown_services_answer(running: Serving, name: str) -> None:
     shown = RUNS[name]
     objects = without_accelerators(objects_of(name))

@@ -29,7 +29,6 @@ from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.inputs import security_objects
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import CLASS, EnvoyGateway, secret
-from e2e.serve.services import NEED
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -209,10 +208,7 @@ def _verify(name: str, authority: str) -> Iterator[Object]:
            "data": {"ca.crt": authority}}  # fmt: skip
 
 
-@pytest.mark.proves(
-    "Envoy Gateway enforces API keys, rate limits and body size as documented",
-    needs=NEED,
-)
+@pytest.mark.proves("Envoy Gateway enforces API keys, rate limits and body size as documented")
 def test_who_has_no_key_or_asks_too_much_is_not_answered(
     running: Serving, tmp_path: Path, engine: Engine
 ) -> None:
@@ -232,10 +228,7 @@ def test_who_has_no_key_or_asks_too_much_is_not_answered(
         assert guarded.ask("x" * 2_000_000, **second).status == 413
 
 
-@pytest.mark.proves(
-    "Envoy Gateway rejects engine certificates of another authority or name",
-    needs=NEED,
-)
+@pytest.mark.proves("Envoy Gateway rejects engine certificates of another authority or name")
 @pytest.mark.parametrize(
     ("name", "authority", "status"),
     [(NAME, 0, 200), (NAME, 1, 503), ("other.models.svc", 0, 503)],
@@ -251,10 +244,7 @@ def test_an_engine_with_another_certificate_gets_no_requests(
         assert guarded.first(**key).status == status
 
 
-@pytest.mark.proves(
-    "Envoy Gateway accepts tokens of the identity provider only",
-    needs=NEED,
-)
+@pytest.mark.proves("Envoy Gateway accepts tokens of the identity provider only")
 def test_who_shows_a_token_is_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)

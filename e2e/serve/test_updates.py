@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import Project, Told, missing
+from e2e.engine.project import CommandResult, Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.counters import RUNNING, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, figures, outage
-from e2e.serve.services import IMAGE, MODEL, NEED, objects_of, role, router, service
+from e2e.serve.services import IMAGE, MODEL, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 
 pytestmark = [
@@ -32,8 +32,6 @@ ABSENT_IMAGE = f"absent.example/{IMAGE}"
 
 LONG_TOKENS = 300
 """Take an engine some seconds."""
-
-NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
 
 class Stack:
@@ -63,10 +61,10 @@ class Stack:
         manifest = self._write(self.image, replicas, START_SECONDS)
         objects = objects_of(manifest)
         self.running.bring(objects)
-        self.project.up().assert_fine()
+        self.project.up().assert_succeeded()
         wait_serving(self.running, objects, self.namespace)
 
-    def try_update(self, image: str, seconds: float) -> Told:
+    def try_update(self, image: str, seconds: float) -> CommandResult:
         """Run `pulumi up` with an image that no registry has."""
         self._write(image, 2, seconds)
         return self.project.up()
@@ -105,10 +103,7 @@ def stack(running: Serving) -> Iterator[Stack]:
     running.cluster.delete_namespace(made.namespace)
 
 
-@pytest.mark.proves(
-    "An image change under load fails no request",
-    needs=NEEDS,
-)
+@pytest.mark.proves("An image change under load fails no request")
 def test_an_image_change_loses_no_request(stack: Stack) -> None:
     assert stack.images() == {IMAGE}
     with stack.load() as load:
@@ -123,10 +118,7 @@ def test_an_image_change_loses_no_request(stack: Stack) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
-    "Scaling up and down under load fails no request",
-    needs=NEEDS,
-)
+@pytest.mark.proves("Scaling up and down under load fails no request")
 def test_scaling_loses_no_request(stack: Stack) -> None:
     with stack.load() as load, stack.load(LONG_TOKENS, clients=3) as long:
         load.wait(40)
@@ -146,10 +138,7 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
-    "A failing image and its repair fail no request",
-    needs=NEEDS,
-)
+@pytest.mark.proves("A failing image and its repair fail no request")
 def test_a_rollback_loses_no_request(stack: Stack) -> None:
     kept = {pod["metadata"]["uid"] for pod in stack.pods()}
     with stack.load() as load:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from e2e.inputs import ROOT
-from e2e.routers import PICKERS
+from e2e.routers import NEEDS_LLM_D, PICKERS, picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
@@ -272,23 +272,10 @@ def _cell(spread_: Spread) -> str:
     return f"{spread_.busiest:.0%}{met}"
 
 
-BUILT = pytest.mark.proves(CLAIM)
-#: The picker that no tool of ours builds.
-LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
-
-
-VERSIONS = pytest.mark.parametrize(
-    "version",
-    [pytest.param(key, marks=BUILT if each.tool else LLM_D) for key, each in PICKERS.items()],
-)
-
-
-@VERSIONS
+@picker_versions(CLAIM)
 def test_defaults_spread_and_still_meet_prefixes(
     fleet: Fleet, version: str, request: pytest.FixtureRequest
 ) -> None:
-    if not PICKERS[version].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
     found = _measured(fleet, version, request, paired=False)
     _balanced(found["prefix-cache", "one system prompt"])
     _balanced(found["lora-affinity", "one hot adapter"])
@@ -296,6 +283,7 @@ def test_defaults_spread_and_still_meet_prefixes(
     _meets(found["prefix-cache", conversations_], found["prefix-cache alone", conversations_])
 
 
+@NEEDS_LLM_D
 @pytest.mark.proves(
     "pd-disaggregation uses all pods for one prompt and keeps prefix hits",
     needs="llm-d-epp is on PATH",
@@ -303,8 +291,6 @@ def test_defaults_spread_and_still_meet_prefixes(
 def test_prefill_and_decode_pods_share_and_still_meet_prefixes(
     pairing: Fleet, request: pytest.FixtureRequest
 ) -> None:
-    if not PICKERS["llm-d"].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
     found = _measured(pairing, "llm-d", request, paired=True)
     _balanced(found[DISAGGREGATION, "one system prompt"])
     pure = found["pd-disaggregation, prefix-cache alone", "many conversations"]

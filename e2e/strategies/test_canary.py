@@ -19,7 +19,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
-from e2e.routers import HOST, PARENT, PICKERS, only
+from e2e.routers import HOST, NEEDS_LLM_D, PARENT, only
 from e2e.serve.gateway import binary, bootstrap
 from e2e.strategies.fleet import PLAIN, Fleet
 
@@ -44,13 +44,12 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
     cluster.delete(DEFINITIONS, definition)
 
 
+@NEEDS_LLM_D
 @pytest.mark.proves(
     "A canary gets 5, 50, 100 and 0 % of requests without failures (llm-d's picker)",
     needs="llm-d-epp is on PATH and Envoy is installed by `make serve-tools`",
 )
 def test_a_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) -> None:
-    if not PICKERS["llm-d"].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
     objects = _changed(fleet, 5)
     with fleet.run("llm-d", objects) as picker:
         fleet.wait_scraped()

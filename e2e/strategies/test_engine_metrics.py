@@ -8,17 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import PICKERS
+from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet, same
 from e2e.strategies.test_from_zero import HOLDING, HOLDS, gauge
 
 ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
-VERSIONS = pytest.mark.parametrize("version", sorted(PICKERS))
-HOLDERS = pytest.mark.parametrize("version", sorted(HOLDING))
 SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enable-metrics"]
-
-LLM_D = "llm-d-epp is on PATH"
 
 
 @pytest.fixture
@@ -42,19 +38,9 @@ def sglang(manifest: Object) -> Object:
     return manifest
 
 
-def available(version: str) -> None:
-    """Skip the test where a picker cannot run."""
-    if not PICKERS[version].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
-
-
-@pytest.mark.proves(
-    "Pickers recognize busy vLLM and SGLang pods by the engines' metrics", needs=LLM_D
-)
+@picker_versions("Pickers recognize busy vLLM and SGLang pods by the engines' metrics")
 @ENGINES
-@VERSIONS
 def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> None:
-    available(version)
     play(mixed, engine)
     (pod, *_) = sorted(mixed.engines)
     with mixed.picker(version, sglang if engine == "sglang" else same) as picker:
@@ -66,14 +52,9 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
         assert picker.picks(20)[pod] == 0
 
 
-@pytest.mark.proves(
-    "With flow control, a picker answers while one of several pods is busy",
-    needs=LLM_D,
-)
+@picker_versions("With flow control, a picker answers while one of several pods is busy", *HOLDING)
 @ENGINES
-@HOLDERS
 def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: str) -> None:
-    available(version)
     play(mixed, engine)
     (pod, *_) = sorted(mixed.engines)
     change = sglang if engine == "sglang" else same
@@ -86,16 +67,13 @@ def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: s
         assert picker.picks(20).total() == 20, "engines have queues of their own"
 
 
-@pytest.mark.proves(
-    "With flow control, a picker holds requests while all KV caches are full",
-    needs=LLM_D,
+@picker_versions(
+    "With flow control, a picker holds requests while all KV caches are full", *HOLDING
 )
 @ENGINES
-@HOLDERS
 def test_requests_are_held_while_all_kv_caches_are_full(
     mixed: Fleet, version: str, engine: str
 ) -> None:
-    available(version)
     play(mixed, engine)
     change = sglang if engine == "sglang" else same
     with (
@@ -111,13 +89,8 @@ def test_requests_are_held_while_all_kv_caches_are_full(
         assert asked.result(60).endpoint is not None
 
 
-@pytest.mark.proves(
-    "With flow control, engines without metrics get no requests: rejected",
-    needs=LLM_D,
-)
-@HOLDERS
+@picker_versions("With flow control, engines without metrics get no requests: rejected", *HOLDING)
 def test_requests_are_held_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
-    available(version)
     play(mixed, "none")
     with (
         mixed.picker(version, endpointPicker=HOLDS) as picker,

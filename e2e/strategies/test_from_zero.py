@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import PICKERS, only
+from e2e.routers import only, picker_versions
 from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
@@ -31,23 +31,8 @@ def gauge(chooser: Chooser, metric: str) -> float:
     return sum(map(float, found))
 
 
-@pytest.mark.proves("With flow control, a picker holds a request until the first pod serves")
-def test_a_picker_holds_requests_until_a_pod_serves(empty: Fleet) -> None:
-    held_until_a_pod_serves(empty, "1.5")
-
-
-@pytest.mark.proves(
-    "llm-d's picker also holds it",
-    needs="llm-d-epp is on PATH",
-)
-def test_the_picker_of_llm_d_holds_requests(empty: Fleet) -> None:
-    if not PICKERS["llm-d"].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
-    held_until_a_pod_serves(empty, "llm-d")
-
-
-def held_until_a_pod_serves(empty: Fleet, version: str) -> None:
-    """Asks before there is a pod, and makes one while the request waits."""
+@picker_versions("With flow control, a picker holds a request until the first pod serves", *HOLDING)
+def test_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
     flow = HOLDING[version].flow_control
     assert flow is not None
     body = {"model": "m", "prompt": "Wake up."}

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.harness import Cluster, Object
-from e2e.routers import PICKERS, only
+from e2e.routers import only, picker_versions
 from e2e.strategies.engine import Engine, Load
 from e2e.strategies.fleet import Fleet
 
 RANKS = 3
 HOT = "Everybody asks this today: " * 10
-CLAIM = "Pickers choose among a pod's data parallel ranks by load"
 
 
 class RankedFleet(Fleet):
@@ -37,17 +36,8 @@ def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
         yield fleet
 
 
-BUILT = pytest.mark.proves(CLAIM)
-LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
-
-
-@pytest.mark.parametrize(
-    "version",
-    [pytest.param(key, marks=BUILT if each.tool else LLM_D) for key, each in PICKERS.items()],
-)
+@picker_versions("Pickers choose among a pod's data parallel ranks by load")
 def test_each_rank_is_chosen_by_its_own_load(ranked: Fleet, version: str) -> None:
-    if not PICKERS[version].is_available():
-        pytest.skip("llm-d-epp is not on PATH")
     objects = ranked.routing(version)
     ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
     assert len(ports) == RANKS, "the API server keeps them"

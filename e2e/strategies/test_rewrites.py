@@ -14,19 +14,11 @@ import pytest
 
 from e2e.harness import ApiError, Cluster
 from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
-from e2e.routers import PICKERS, only
+from e2e.routers import NEEDS_LLM_D, only, picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
-CLAIM = "Pickers rewrite model names by weight, from 5 % to 100 % and back"
 REQUESTS = 400
-
-BUILT = pytest.mark.proves(CLAIM)
-LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
-#: Release 1.2.1 reads none, and the library refuses it.
-VERSIONS = pytest.mark.parametrize(
-    "version", [pytest.param("1.5", marks=BUILT), pytest.param("llm-d", marks=LLM_D)]
-)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,15 +34,17 @@ def canary(share: int) -> list[dict[str, Any]]:
     return [{"models": ["chat"], "targets": targets}]
 
 
-@VERSIONS
+# Release 1.2.1 reads none, and the library rejects them.
+@picker_versions(
+    "Pickers rewrite model names by weight, from 5 % to 100 % and back", "1.5", "llm-d"
+)
 def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
-    _skip_without(version)
     with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
             # What `pulumi up` changes; the picker goes on.
             fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
-            fleet.cluster.wait(partial(_near, picker, share), 30)
+            fleet.cluster.wait(partial(_near, picker, share))
             served = models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
             assert served["base"] + served["tuned"] == REQUESTS
@@ -58,15 +52,15 @@ def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
                 assert len(served) == 1, served
 
 
+@NEEDS_LLM_D
 @pytest.mark.proves(
     "Clients see the model name they requested; other names are kept",
     needs="llm-d-epp is on PATH",
 )
 def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
-    _skip_without("llm-d")
     with fleet.picker("llm-d", strategy="queue-size", modelRewrites=canary(100)) as picker:
         fleet.wait_scraped()
-        fleet.cluster.wait(lambda: set(models(picker, 5)) == {"tuned"}, 30)
+        fleet.cluster.wait(lambda: set(models(picker, 5)) == {"tuned"})
         returned = json.dumps({"model": "tuned", "choices": [{"text": "x"}]}).encode()
         body = {"model": "chat", "prompt": "x"}
         answer = picker.processor.ask(body, returned=returned)
@@ -75,11 +69,11 @@ def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
         assert set(models(picker, 5, "base")) == {"base"}, "a served name is still one"
 
 
+@NEEDS_LLM_D
 @pytest.mark.proves(
     "A rewritten request goes to a pod with the adapter", needs="llm-d-epp is on PATH"
 )
 def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
-    _skip_without("llm-d")
     rewrites = [{"models": ["chat"], "targets": [{"model": "sql"}]}]
     with fleet.picker(
         "llm-d", strategy="lora-affinity", scorers={"lora": 100}, modelRewrites=rewrites
@@ -88,7 +82,7 @@ def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
         full = dict.fromkeys(others, Load(adapters=("a", "b")))
         fleet.load({**full, home: Load(adapters=("sql", "c"))})
         fleet.wait_scraped()
-        fleet.cluster.wait(lambda: set(models(picker, 3)) == {"sql"}, 30)
+        fleet.cluster.wait(lambda: set(models(picker, 3)) == {"sql"})
         assert picker.picks(8, model="chat") == {home: 8}
 
 
@@ -120,8 +114,3 @@ def _near(picker: Chooser, share: int) -> bool:
 def _five_deviations(share: int) -> float:
     """By so much a share that is drawn for each request is off once in two million runs."""
     return 5 * math.sqrt(share / 100 * (1 - share / 100) / REQUESTS)
-
-
-def _skip_without(version: str) -> None:
-    if not PICKERS[version].is_available():
-        pytest.skip("llm-d-epp is not on PATH")

@@ -263,7 +263,8 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 GANG_DEADLOCK,
                 (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, {together}; {_WAY_OUT}",
+                f"leader is ready, {together}; remove it (an engine that spans the pods is not "
+                "ready before its workers join, with a gang or without)",
             )
         for pod in role.pods.written:
             if key in _annotations(pod):

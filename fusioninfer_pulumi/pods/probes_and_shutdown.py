@@ -70,7 +70,12 @@ PAUSE_SECONDS = 20
 END_SECONDS = 60
 #: The same after it has waited for running requests.
 _TEARDOWN_SECONDS = 20
-_GRACE = "terminationGracePeriodSeconds"
+GRACE = "terminationGracePeriodSeconds"
+
+
+def drain_within(grace: int) -> int:
+    """Return the seconds of a grace period that are left for running requests."""
+    return grace - PAUSE_SECONDS - _TEARDOWN_SECONDS
 
 
 def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
@@ -88,7 +93,7 @@ def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Findin
 
 
 def _graceful(pod: Pod, drain: int) -> Pod:
-    allowed = pod.spec.get(_GRACE)
+    allowed = pod.spec.get(GRACE)
     # Anything but a number is an Output, or for the API server to judge.
     enough = allowed is None or (isinstance(allowed, int) and allowed > PAUSE_SECONDS)
     if "lifecycle" in pod.own or not enough:
@@ -97,4 +102,4 @@ def _graceful(pod: Pod, drain: int) -> Pod:
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
     pausing = pod.with_fields(lifecycle=pause)
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
-    return pausing.with_spec(**{_GRACE: allowed or grace})
+    return pausing.with_spec(**{GRACE: allowed or grace})

@@ -33,10 +33,14 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, memory, mirrored, overlay, shared_memory
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
-from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
+from fusioninfer_pulumi.pods.probes_and_shutdown import (
+    GRACE,
+    compute_startup_seconds,
+    drain_within,
+)
 from fusioninfer_pulumi.presets.model_catalogue import (
     Layout,
     catalogue,
@@ -367,9 +371,10 @@ class _Writer:
             **self.spec,
             "containers": [*listed[:at], serving, *listed[at + 1 :]],
         }
+        transfer = self.user_role.kv_transfer
         volumes = [
             (
-                shared_memory(spec, serving, {"medium": "Memory"}),
+                shared_memory(spec, serving, memory(transfer.shared_memory if transfer else None)),
                 "a volume in memory",
                 "ranks and processes of the engine share memory; a container has 64Mi",
             )
@@ -433,12 +438,16 @@ class _Writer:
         # Workers of a replica over several nodes cannot see when their leader has finished, so that
         # they would always wait for the whole timeout.
         drains = parse_release(self.release) >= parse_release(preset.drain_since)
+        drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE)
+        if drain_arguments and isinstance(grace, int):
+            left = min(int(drain_arguments[1]), drain_within(grace))
+            drain_arguments = (drain_arguments[0], str(left)) if left > 0 else ()
         wanted = (
             (port is not None and port != self.engine.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
             (True, preset.arguments, RELEASE, "how its pods are reached"),
             (auto, preset.length_arguments, LIBRARY, "the longest sequence that the cache holds"),
-            (role.nodes == 1 and drains, preset.drain_arguments, LIBRARY,
+            (role.nodes == 1 and drains, drain_arguments, LIBRARY,
              "seconds a terminating pod gets to finish its requests"),
             (known is not None and self.engine.name == CATALOGUE_ENGINE,
              known.arguments if known else (), MODEL, known.source if known else ""),

@@ -246,6 +246,45 @@ NOTES = [
 ]
 
 
+def object_of(kind: str, api: str, **spec: Any) -> Manifest:
+    metadata = {"name": "x", "labels": {"fusioninfer.io/service": "qwen"}}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def claim(size: str) -> Manifest:
+    return object_of("PersistentVolumeClaim", "v1", resources={"requests": {"storage": size}})
+
+
+def pool(port: int) -> Manifest:
+    api = "inference.networking.k8s.io/v1"
+    return object_of("InferencePool", api, targetPorts=[{"number": port}])
+
+
+SCALER = object_of(
+    "HorizontalPodAutoscaler", "autoscaling/v2", scaleTargetRef={"name": "qwen-decode-0"}
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        ([claim("100Gi")], [claim("50Gi")],
+         "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
+        ([claim("50Gi")], [claim("100Gi")], None),
+        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 in one step, "),
+        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role's replicas may"),
+        ([lws(), SCALER], [], None),
+    ],
+)  # fmt: skip
+def test_effect_on_live_objects_is_noted(
+    old: list[Manifest], new: list[Manifest], note: str | None
+) -> None:
+    effects = ("cannot shrink", "target port", "may fall")
+    notes = [text for text in compare(old, new).notes if any(part in text for part in effects)]
+    assert len(notes) == (note is not None), notes
+    assert note is None or notes[0].startswith(note)
+
+
 @pytest.mark.parametrize(("old", "new", "notes"), NOTES)
 def test_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
     assert list(compare(old, new).notes) == notes

@@ -161,6 +161,13 @@ def test_disk_that_a_pod_may_use_holds_the_model() -> None:
     assert of(rule, service(pods("10Gi"), **model(cache={"claimName": "x"}))) == []
     mounts = [{"name": "disk", "mountPath": "/root/.cache"}]
     assert of(rule, service(pods("10Gi", volumeMounts=mounts), **model())) == []
+    # Known weights may be of another precision.
+    known = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
+    assert of(rule, service(pods("10Gi"), **known), Severity.WARNING) == at
+    limits = {"ephemeral-storage": "10Gi"}
+    made = template(container(args=[], resources={"limits": limits}, volumeMounts=mounts),
+                    volumes=[{"name": "disk", "emptyDir": {}}])  # fmt: skip
+    assert of(rule, service(role(template=made), **known), Severity.WARNING) == at
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,25 @@ def test_generated_containers_drain_where_a_replica_is_one_pod() -> None:
         assert args[args.index("--shutdown-timeout") :][:2] == DRAIN
 
 
+def test_generated_drain_ends_within_users_grace_period() -> None:
+    def drain(grace: int) -> list[str]:
+        args: list[str] = engine(
+            service(short(gpus=1, template={"spec": {"terminationGracePeriodSeconds": grace}}),
+                    **UNKNOWN)
+        )["args"]  # fmt: skip
+        at = args.index("--shutdown-timeout") if "--shutdown-timeout" in args else len(args)
+        return args[at : at + 2]
+
+    assert [drain(grace) for grace in (30, 120, 900)] == [[], ["--shutdown-timeout", "80"], DRAIN]
+
+
+def test_size_of_shared_memory_limits_generated_volume() -> None:
+    roles = [short(name, f"{name}er", gpus=1) for name in ("prefill", "decod")]
+    roles[0]["kvTransfer"] = {"sharedMemory": "64Gi"}
+    limits = [part["volumes"][0]["emptyDir"] for part in pods(service(*roles, **UNKNOWN))]
+    assert limits == [{"medium": "Memory", "sizeLimit": "64Gi"}, {"medium": "Memory"}]
+
+
 def test_a_template_may_leave_its_containers_out() -> None:
     partial = {"spec": {"priorityClassName": "high", "tolerations": [{"operator": "Exists"}]}}
     manifest = service(short(gpus=1, template=partial), **UNKNOWN)

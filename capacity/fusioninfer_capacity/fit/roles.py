@@ -35,6 +35,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 )
 
 ACCELERATOR_NOT_KNOWN = Rule("accelerator-not-known")
+ACCELERATOR_NOT_SELECTED = Rule("accelerator-not-selected")
 
 
 def check_memory(
@@ -63,6 +64,17 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     if accelerator is None and stated is not None:
         message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
+    selected = by_labels(dict(_selected(role.pods.leader.template.get("spec") or {})))
+    # Labels tell forms of one product apart, such as H100 and H100-NVL.
+    if (
+        stated is not None
+        and accelerator is not None
+        and selected is not None
+        and (not selected.name.startswith(accelerator.name))
+    ):
+        message = f"{shown(stated)} conflicts with the pods' node selector, which selects "
+        message += f"{selected.name}; correct one of them"
+        findings.append(warning(ACCELERATOR_NOT_SELECTED, (*at, "accelerator"), message))
     if command.engine is None:
         return None, findings
     try:

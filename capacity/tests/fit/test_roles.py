@@ -75,6 +75,15 @@ def test_a_model_that_fits() -> None:
     assert found.requests == pytest.approx(1.11, abs=0.02)
 
 
+def test_node_selector_of_other_accelerators_is_a_warning() -> None:
+    arguments = (*MODEL, "--max-model-len", "16000")
+    plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H200"})
+    (found,) = [finding for finding in plan.findings if finding.rule == "accelerator-not-selected"]
+    assert "conflicts with the pods' node selector, which selects H100" in found.message
+    plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H100"})
+    assert verdict(plan) == ("info", "memory-estimated")
+
+
 def test_weights_that_leave_no_room() -> None:
     plan = planned("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert verdict(plan) == ("error", "weights-exceed-memory")

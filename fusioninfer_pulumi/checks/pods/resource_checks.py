@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
@@ -25,6 +26,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
 from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
+from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
@@ -252,10 +254,12 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        is_user_volume = isinstance(index, int) and index < user_volumes
+        # Presets write the volume into the template.
+        explicit = _amount(shared_memory_limit(ctx.role))
+        is_generated = size == explicit or not (isinstance(index, int) and index < user_volumes)
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            (*at, "sizeLimit") if is_user_volume else ctx.at("kvTransfer", "sharedMemory"),
+            ctx.at("kvTransfer", "sharedMemory") if is_generated else (*at, "sizeLimit"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -268,7 +272,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     elsewhere against its own (`pkg/kubelet/eviction`).
     """
     model, files = ctx.model, ctx.files
-    if model is None or files is None or model.size is None or model.cache is not None:
+    if model is None or files is None or model.cache is not None:
         return
     for pod in pods.written:
         if files.fetched:
@@ -279,20 +283,26 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             continue
         asked = (_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
-        if limits and sum(limits) < quantity.parse(model.size):
-            yield error(
+        size = (model.size or model_bytes(model, hub_name(model.uri) or "")) if limits else None
+        if size is not None and sum(limits) < quantity.parse(size):
+            # A known model's weights may be those of another precision.
+            make_finding = error if model.size is not None else warning
+            yield make_finding(
                 DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
-                f"({model.size}, model.size): the kubelet evicts the pod; raise it, or use "
-                "model.cache",
+                f"({quantity.parse(size) / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
+                "or use model.cache",
             )
 
 
 def _writes_to_volume(pod: Pod) -> bool:
-    """Whether the serving container may write to a volume."""
-    paths = [str(mount.get("mountPath")) for mount in pod.container.get("volumeMounts") or ()]
-    return any(path.rstrip("/") != SHARED_MEMORY for path in paths)
+    """Whether the serving container may write to a volume other than the node's disk."""
+    disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
+    return any(
+        str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY and mount.get("name") not in disk
+        for mount in pod.container.get("volumeMounts") or ()
+    )
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

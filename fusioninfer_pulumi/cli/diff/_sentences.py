@@ -26,7 +26,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import read_pair_setting
 from fusioninfer_pulumi.findings import Finding, listed
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_names import (
     POOL_GROUP,
     POOL_KIND,
@@ -119,8 +119,10 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
     rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
     for effect in roles:
         yield from _scale(effect, edits, rest)
+    removed = {edit.key.name for edit in edits if not edit.new and edit.key.is_lws}
     for edit in edits:
         yield from _growth(edit)
+        yield from _live_effects(edit, removed)
         yield from (
             note + rest for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
         )
@@ -172,6 +174,45 @@ def _growth(edit: Edit) -> Iterator[str]:
             f"PodGroup {field[-1]} {before} -> {after}: {what}unless all {after} pods fit, "
             "replacement pods of running replicas stay pending"
         )
+
+
+def _live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
+    """Yield effects on running pods that the changed fields alone do not show.
+
+    `removed` are LeaderWorkerSets that the update deletes.
+    """
+    name, kind = edit.key.name, edit.key.kind
+    scaled = at(edit.old, "spec", "scaleTargetRef", "name")
+    if kind in _AUTOSCALERS and not edit.new and scaled not in removed:
+        yield f"{kind} {name} removed: the role's replicas may fall to its `replicas`"
+    if not edit.old or not edit.new:
+        return
+    before, after = (at(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
+    if kind == "PersistentVolumeClaim" and _is_less(after, before):
+        yield f"error: a claim cannot shrink: the API server rejects {name} {before} -> {after}"
+    before, after = (_target_ports(side) for side in (edit.old, edit.new))
+    if kind in (POOL_KIND, "Service") and before and after and before != after:
+        yield (
+            f"{kind} {name}: target port {before} -> {after} in one step, but pods restart one "
+            "after the other: requests to pods that still have the other port fail"
+        )
+
+
+_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_STORAGE = ("resources", "requests", "storage")
+
+
+def _is_less(after: Any, before: Any) -> bool:
+    try:
+        return quantity.parse(after) < quantity.parse(before)
+    except ValueError:
+        return False
+
+
+def _target_ports(manifest: Manifest) -> str:
+    pool = [port.get("number") for port in _items(at(manifest, "spec", "targetPorts"))]
+    service = [port.get("targetPort") for port in _items(at(manifest, "spec", "ports"))]
+    return ", ".join(str(port) for port in pool or service if port is not None)
 
 
 def _without_effect(edits: Sequence[Edit]) -> str:
