@@ -122,24 +122,24 @@ def _module_stub(source: Path) -> str:
 class _Declarations(ast.NodeTransformer):
     """Keeps the public declarations of a module: no code, no values but those of enums."""
 
-    def visit_If(self, node: ast.If) -> None:  # noqa: N802  # the base class chooses the name
+    def visit_If(self, node: ast.If) -> None:  # the base class chooses the name
         """Remove imports for type checkers, whose names no declaration needs."""
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802  # as above
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # as above
         """Replace `Annotated[kind, ...]` by its type."""
         if isinstance(node.value, ast.Name) and node.value.id == "Annotated":
             assert isinstance(node.slice, ast.Tuple)
             return self.visit(node.slice.elts[0])
         return self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # noqa: N802  # as above
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # as above
         """Remove the body, and functions that nobody else calls."""
         if node.name.startswith("_") or node.name.endswith("findings"):
             return None
         node.body = [ast.Expr(ast.Constant(...))]
         return node
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:  # noqa: N802  # as above
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:  # as above
         """Keep aliases of types, and the types of constants that are texts or numbers."""
         if isinstance(node.value, ast.Subscript):
             return self.generic_visit(node)
@@ -148,12 +148,12 @@ class _Declarations(ast.NodeTransformer):
             return None
         return ast.parse(f"{name}: {type(node.value.value).__name__}").body[0]
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802  # as above
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # as above
         """Remove the default, which the dictionary of the constructor implies."""
         node.value = None
         return self.generic_visit(node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802  # as above
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # as above
         """Add the constructor of a model; keep the values of an enum."""
         if any(ast.unparse(base) == "enum.Enum" for base in node.bases):
             functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
