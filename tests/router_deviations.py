@@ -135,6 +135,24 @@ def strategies_score_load(document: Objects, ours: Objects) -> None:
 
 
 @deviation
+def pairs_have_one_pair_revision(document: Objects, ours: Objects) -> None:
+    if not is_pair(document):
+        return
+    name = "prefill-pods-of-the-pair-revision"
+    data = of(document, "ConfigMap")["data"]
+    for key, text_of_config in data.items():
+        config = yaml.safe_load(text_of_config)
+        config["plugins"][:0] = [
+            {"type": "topology-extractor", "parameters": {"hostname": f"{PREFIX}pair-revision"}},
+            {"type": "topology-affinity-filter", "name": name,
+             "parameters": {"minAffinity": "host"}},
+        ]  # fmt: skip
+        config["schedulingProfiles"][0]["plugins"].insert(1, {"pluginRef": name})
+        data[key] = yaml.safe_dump(config)
+    container(document)["args"].append("--allow-experimental-plugins=true")
+
+
+@deviation
 def the_route_references_the_pool(document: Objects, ours: Objects) -> None:
     for rule in of(document, "HTTPRoute")["spec"]["rules"]:
         for ref in rule["backendRefs"]:

@@ -285,7 +285,8 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     def pairs(candidate: EppFamily) -> bool:
         return all(
-            candidate.registers(plugin["type"]) for plugin in build_pairing_plugins(request.groups)
+            candidate.registers(plugin["type"])
+            for plugin in build_pairing_plugins(request.affinity)
         )
 
     if not family.supports_pd:

@@ -179,6 +179,7 @@ def _lws(logical: str, resource: Any) -> StackLws:
         _template(resource),
         read_version(metadata),
         str(lws_labels.get(labels.ROLE_NAME) or ""),
+        str(lws_labels.get(labels.PAIR_REVISION) or ""),
     )
 
 

@@ -56,7 +56,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     pause,
     step,
 )
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
 from fusioninfer_pulumi.topology.gang import read_gang_minimum
 
 # Keyed by the stack, so that nothing outlives it.
@@ -309,7 +309,12 @@ def initial_state(
         if manifest["kind"] == "LeaderWorkerSet"
     }
     lws = {}
-    for lws_step in update_order(plan):
+    gang = "" if plan.gang is None else plan.gang.reference
+    pairs = {
+        name: (lws.pair_revision, lws.template.gang if lws.template is not None else gang)
+        for name, lws in (known or {}).items()
+    }
+    for lws_step in update_order(plan, find_pair_changes(plan, pairs)):
         before = (known or {}).get(lws_step.name)
         revision = revisions[lws_step.name]
         served = (observed.served or {}).get(lws_step.name)

@@ -8,7 +8,7 @@ Feature gates differ between releases, and only that of flow control is written,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -27,18 +27,20 @@ Plugins = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class GroupAffinity:
-    """How the prefill and the decode pod of a request stay in one serving group.
+class PairAffinity:
+    """How an endpoint picker pairs the prefill and the decode pod of a request.
 
     Attributes:
-        selector: Labels of the pods whose groups count, which are those that serve.
-        strict: Whether a request never leaves a group. If so the endpoint picker first draws one
-            of the groups that have both parts, by their numbers of ready pods. Else it takes the
-            best decode pod of all, and a prefill pod of another group where that group has none.
+        label: Both pods have the same value of this label: the serving group, or the pair revision.
+        strict: Whether they always have. If so the endpoint picker first draws one of the values
+            that have both parts, by their numbers of ready pods. Else it takes the best decode pod
+            of all, and a prefill pod with another value if no ready one has the same.
+        selector: Labels of the pods that are drawn from, which are those that serve.
     """
 
-    selector: Mapping[str, str]
-    strict: bool = True
+    label: str
+    strict: bool = False
+    selector: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,7 @@ class EppRequest:
         threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
             decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
             there. The unit is that of the documents' `pd-profile-handler`.
-        groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
-            no groups.
+        affinity: With `pd-disaggregation`, how the two pods are paired, None for any two.
         flow_control: Whether it holds requests while there is no pod that can take them.
         engine_metrics: Metrics of the engines' load, None where they are not known.
     """
@@ -62,7 +63,7 @@ class EppRequest:
     scorers: Mapping[str, float] | None = None
     block_size: int | None = None
     threshold: int = 0
-    groups: GroupAffinity | None = None
+    affinity: PairAffinity | None = None
     flow_control: bool = False
     engine_metrics: LoadMetrics | None = None
 
@@ -125,7 +126,7 @@ _BY_LENGTH = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
 _DECODE_PODS = "decode-pods"
 
-# Two plugins of llm-d's endpoint picker can keep a request in one group (v0.10.0, both alpha).
+# Two plugins of llm-d's endpoint picker can pair pods by a label (v0.10.0, both alpha).
 # The screener is made for rollouts of DisaggregatedSets. Before any profile runs, it narrows a
 # request down to one value of a label, which is a parameter
 # (`requestcontrol/screener/disaggregatedsetrollout`).
@@ -134,7 +135,10 @@ _DECODE_PODS = "decode-pods"
 _SCREENER = "disaggregatedset-rollout-screener"
 _EXTRACTOR = "topology-extractor"
 _FILTER = "topology-affinity-filter"
-_FILTER_NAME = "prefill-pods-of-the-group"
+_FILTER_NAMES = {
+    labels.GROUP_INDEX: "prefill-pods-of-the-group",
+    labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
+}
 
 # The document's parameters. Its blockSize of 5 characters counts until metrics of the first pod are
 # scraped. Then autoTune, which is on by default, takes the engine's block size (v1.2.1
@@ -181,12 +185,17 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
             "plugins": [*data, *scoring, {"type": _PICKER}],
             "schedulingProfiles": [{"name": "default", "plugins": references}],
         }
-    of_the_group = request.groups is not None and not request.groups.strict
+    # The screener is not part of a profile.
+    filters = [
+        {"pluginRef": plugin["name"]}
+        for plugin in build_pairing_plugins(request.affinity)
+        if plugin["type"] == _FILTER
+    ]
     return {
         **header,
         "plugins": [
             *data,
-            *build_pairing_plugins(request.groups),
+            *build_pairing_plugins(request.affinity),
             *_role_filters(),
             *scoring,
             {"type": _PICKER},
@@ -198,8 +207,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
                 "name": "prefill",
                 "plugins": [
                     {"pluginRef": _PREFILL_PODS},
-                    # The screener stands outside of profiles.
-                    *([{"pluginRef": _FILTER_NAME}] if of_the_group else []),
+                    *filters,
                     *references,
                 ],
             },
@@ -271,11 +279,15 @@ def describe_strategy(request: EppRequest) -> str:
             f"prompts with at least {request.threshold} characters that are not cached there are "
             "computed by"
         )
-    where = ""
-    if request.groups is not None:
-        where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
+    where = preferred = ""
+    if request.affinity is not None:
+        if request.affinity.label == labels.GROUP_INDEX:
+            where = f" of the same group{'' if request.affinity.strict else ' if it has one'}"
+        else:
+            preferred = ", if possible one of the same pair revision"
     return (
-        f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
+        f"each request goes to a decode pod, and {when} a prefill pod{where} "
+        f"first{preferred}; "
         f"both are chosen by score: {total}"
     )
 
@@ -312,22 +324,23 @@ def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
     return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
 
 
-def build_pairing_plugins(groups: GroupAffinity | None) -> Plugins:
-    """Return the plugins that keep the two pods of a request in one group."""
-    if groups is None:
+def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
+    """Return the plugins that pair the two pods of a request."""
+    if affinity is None:
         return []
-    if not groups.strict:
+    if not affinity.strict:
+        name = _FILTER_NAMES[affinity.label]
         return [
-            {"type": _EXTRACTOR, "parameters": {"hostname": labels.GROUP_INDEX}},
-            {"type": _FILTER, "name": _FILTER_NAME, "parameters": {"minAffinity": "host"}},
+            {"type": _EXTRACTOR, "parameters": {"hostname": affinity.label}},
+            {"type": _FILTER, "name": name, "parameters": {"minAffinity": "host"}},
         ]
     gating = {
         "mode": "sum",
-        "revisionLabelKey": labels.GROUP_INDEX,
+        "revisionLabelKey": affinity.label,
         "roleLabelKey": labels.COMPONENT_TYPE,
         "requireRoles": {"values": [ComponentType.PREFILLER.value, ComponentType.DECODER.value]},
     }
-    selector = ",".join(f"{key}={value}" for key, value in groups.selector.items())
+    selector = ",".join(f"{key}={value}" for key, value in affinity.selector.items())
     parameters = {"scope": {"labelSelector": selector}, "revisionGating": gating}
     return [{"type": _SCREENER, "parameters": parameters}]
 

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     FLOW_CONTROL,
-    GroupAffinity,
+    PairAffinity,
     UnreadableError,
     read_config,
 )
@@ -117,20 +117,28 @@ def choose_epp_image(
     return image, explicit or known, []
 
 
-def choose_group_affinity(
-    service: str, args: EndpointPickerArgs, intent: EppIntent, groups: int | None
-) -> GroupAffinity | None:
-    """Return how a generated configuration keeps a request's pods in one serving group.
+def choose_pair_affinity(
+    service: str,
+    args: EndpointPickerArgs,
+    intent: EppIntent,
+    groups: int | None,
+    *,
+    has_pair_revision: bool,
+) -> PairAffinity | None:
+    """Return how a generated configuration pairs the pods of a request, None for any two.
 
-    None without groups or without pairs. A single group gets one too, so that a second group
-    changes nothing of the endpoint picker.
+    By serving group where there are groups: a single group gets that too, so that a second one
+    changes nothing of the endpoint picker. Otherwise by pair revision, and never strictly: a strict
+    picker answers HTTP 503 while no revision has both parts, where decode serves alone otherwise.
     """
-    if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
+    if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
-    return GroupAffinity(
-        # Workers of a multi-node replica have the other labels too, but do not serve.
-        selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
-        strict=args.group_pairing is not GroupPairing.PREFERRED,
+    if groups is None:
+        return PairAffinity(labels.PAIR_REVISION) if has_pair_revision else None
+    # Workers of a multi-node replica have the other labels too, but do not serve.
+    serving = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
+    return PairAffinity(
+        labels.GROUP_INDEX, args.group_pairing is not GroupPairing.PREFERRED, serving
     )
 
 

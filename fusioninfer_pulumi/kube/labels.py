@@ -20,6 +20,9 @@ REPLICA_INDEX = f"{PREFIX}replica-index"
 GROUP_INDEX = f"{PREFIX}group-index"
 # Hash of the role's pod templates: identifies the revision of a pod during a rollout.
 REVISION = f"{PREFIX}revision"
+# Hash of what prefill and decode engines compare before they exchange a KV cache: pods with the
+# same value can. The endpoint picker prefers such pods for one request.
+PAIR_REVISION = f"{PREFIX}pair-revision"
 
 # Selects the endpoint picker's pods, together with the component type, which no serving pod has.
 # Picker pods have neither the service's label nor LeaderWorkerSet's labels, so that no selector of
@@ -31,7 +34,9 @@ CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
 #: Annotation of a service: ids of the rules whose warnings it ignores, with commas between them.
 IGNORE_RULES = f"{PREFIX}ignore-rules"
 
-OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, GROUP_INDEX, REVISION})
+OWNED_LABELS = frozenset(
+    {SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, GROUP_INDEX, REVISION, PAIR_REVISION}
+)
 
 # `prefill` or `decode` on the leaders of a service whose picker pairs them: read by llm-d's filters
 # `prefill-filter` and `decode-filter`, which a user's own configuration may name. Generated

@@ -48,14 +48,9 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         annotations=args.annotations,
     )
     args = add_pod_metadata(add_model_size(args))
-    findings: list[Finding] = []
     shape = service_shape(args)
     intent = choose_epp_intent(args.roles, shape, args.image_registry) if shape.routers else None
-    built = []
-    for ctx in contexts(meta, args, shape, intent):
-        pods, problems = build_pods(ctx)
-        built.append((ctx, pods))
-        findings += problems
+    built, findings = build_pods(contexts(meta, args, shape, intent))
     roles = tuple(plan_role(ctx, pods, shape.layout, args.groups) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape, args.groups)
     routing: Routing | None = None

@@ -14,8 +14,10 @@ from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import DEFAULT_PD_IMAGE, find_family
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, serving_port
+from fusioninfer_pulumi.engines.handshake import pair_revision
 from fusioninfer_pulumi.engines.launchers import choose_launcher
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.devices import device_claims, rdma
@@ -68,18 +70,31 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Build the pods of a role once, by all passes."""
-    pods, findings = ctx.written, []
-    for add_feature in PASSES:
-        pods, problems = add_feature(pods, ctx)
-        findings += problems
+def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
+    """Build the pods of each role once, by all passes."""
+    built, findings = [], []
+    for ctx in all_ctx:
+        pods = ctx.written
+        for add_feature in PASSES:
+            pods, problems = add_feature(pods, ctx)
+            findings += problems
+        built.append((ctx, replace(pods, engine_command=pods.command)))
+    pair = pair_revision([pods.command for ctx, pods in built if ctx.pairing is not None])
+    return [(ctx, _finish(pods, (ctx.pairing and pair) or "")) for ctx, pods in built], findings
+
+
+def _finish(pods: RolePods, pair: str) -> RolePods:
+    """Return pods in the form that the API server stores, with the pair revision and a revision."""
+    more = {labels.PAIR_REVISION: pair} if pair else {}
     for pod in pods.each:
-        pods = pods.put(replace(pod, template=normalize_part(pod.template, POD_TEMPLATE)))
+        metadata = {**pod.template["metadata"]}
+        metadata["labels"] = {**metadata["labels"], **more}
+        template = {**pod.template, "metadata": metadata}
+        pods = pods.put(replace(pod, template=normalize_part(template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
     text = json.dumps(replace_outputs(templates), sort_keys=True, ensure_ascii=False)
     revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
-    return replace(pods, engine_command=pods.command, revision=revision), findings
+    return replace(pods, revision=revision, pair_revision=pair)
 
 
 def contexts(

@@ -305,6 +305,8 @@ class RolePods:
         revision: Hash of what the finished pods are made of, so that neither the service's own
             metadata nor a replica count changes it. An Output, whose value is not known yet,
             counts as a placeholder.
+        pair_revision: Hash of what prefill and decode engines compare before they exchange a KV
+            cache; empty where it is unknown, and without an endpoint picker that pairs the pods.
     """
 
     leader: Pod
@@ -315,6 +317,7 @@ class RolePods:
     traced: bool = False
     offload: Offload | None = None
     revision: str = ""
+    pair_revision: str = ""
 
     @property
     def command(self) -> EngineCommand:

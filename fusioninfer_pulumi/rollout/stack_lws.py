@@ -35,6 +35,7 @@ class StackLws:
         template: What runs in it, None where that is not known.
         version: Its uid and generation, which change with its spec.
         role: Name of its role, empty where its labels show none.
+        pair_revision: What its pods' handshake compares, empty where its labels do not show it.
     """
 
     logical: str
@@ -46,6 +47,7 @@ class StackLws:
     template: StackTemplate | None
     version: Version = ("", 0)
     role: str = ""
+    pair_revision: str = ""
 
     @property
     def component(self) -> str:

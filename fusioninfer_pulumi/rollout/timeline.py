@@ -58,12 +58,14 @@ class LwsChange:
         before: Its size before the update, None where it is new.
         restarts: Whether the pods of its replicas are replaced.
         recreated: Whether it is deleted and created again.
+        new_pair: Whether its pods get another pair revision.
     """
 
     before: LwsSize | None
     after: LwsSize
     restarts: bool = False
     recreated: bool = False
+    new_pair: bool = False
 
     @property
     def disrupts(self) -> bool:
@@ -162,7 +164,9 @@ class _World:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        self.steps = update_order(self.plan)
+        changes = self.changes.items()
+        pair_changes = {name: change.new_pair for name, change in changes if change.before}
+        self.steps = update_order(self.plan, pair_changes)
         self.up = {name for name, change in self.changes.items() if change.before is not None}
 
     def play(self) -> Timeline:

@@ -7,6 +7,9 @@ New LeaderWorkerSets do not disrupt running replicas and have no turn: required 
 before any update, whose pods may need them to be a complete gang, and optional ones after all
 updates, because they might take the accelerators of a pod that restarts.
 
+Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
+revision therefore keeps prefill replicas of both revisions while decode changes (`_pair_stages`).
+
 With `rollout.level: Group` whole serving groups change, one after the other: all LeaderWorkerSets
 of a group together, and the next group when the required ones are available again. The other groups
 serve meanwhile, and prefill and decode of one group have the same revision.
@@ -14,9 +17,10 @@ serve meanwhile, and prefill and decode of one group have the same revision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import (
     DEFAULT_TIMEOUT,
     Layout,
@@ -101,13 +105,46 @@ def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
     return min(required_replicas([role], gang_minima(plan.gang))[role.name], role.group_replicas)
 
 
-def update_order(plan: Topology) -> tuple[LwsStep, ...]:
+def find_pair_changes(plan: Topology, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
+    """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
+
+    Empty where the pair revision is unknown. Also empty where replicas join or leave a gang: they
+    change together, because the gang waits for all of them.
+
+    Args:
+        plan: The service after the update.
+        before: Pair revision and PodGroup of existing LeaderWorkerSets by name, both may be empty.
+    """
+    gang = "" if plan.gang is None else plan.gang.reference
+    if any(reference != gang for _, reference in before.values()):
+        return {}
+    after = {lws.name: role.pods.pair_revision for role in plan.roles for lws in role.lws}
+    return {name: pair != after[name] for name, (pair, _) in before.items() if after.get(name)}
+
+
+def update_order(
+    plan: Topology, pair_changes: Mapping[str, bool] | None = None
+) -> tuple[LwsStep, ...]:
     """Return the LeaderWorkerSets of a service in the order in which an update changes them.
 
     Role by role, or with `level: Group` serving group by serving group, the highest first. In each
     role the highest ordinal comes first, and required replicas come before optional ones.
+    `pair_changes` is the result of `find_pair_changes`.
     """
     steps = [_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
+    stages = _pair_stages(plan, steps, pair_changes or {})
+    sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
+    first = min((step.stage for step in steps if step.name in stages), default=0)
+    steps = [
+        replace(
+            step,
+            stage=first + stages[step.name],
+            scope=step.scope if sequential else "prefill and decode",
+        )
+        if step.name in stages
+        else step
+        for step in steps
+    ]
     positions = {role.name: position for position, role in enumerate(plan.roles)}
     groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
@@ -117,6 +154,39 @@ def update_order(plan: Topology) -> tuple[LwsStep, ...]:
         return (positions[step.role], not step.required)
 
     return tuple(sorted(steps, key=place))
+
+
+def _pair_stages(
+    plan: Topology, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
+) -> dict[str, int]:
+    """Return the stages in which prefill and decode change to another pair revision, by name.
+
+    Half of the prefill replicas change first, then decode, then the rest of prefill: each decode
+    pod then finds a prefill pod of its own revision at any time. Empty where no order has that
+    effect: with one prefill replica, with several replicas in one LeaderWorkerSet, and where
+    replicas do not wait for each other. Serving groups are pairs already.
+    """
+    types = {role.name: role.component_type for role in plan.roles}
+    prefill = [step for step in steps if types[step.role] is ComponentType.PREFILLER]
+    decode = [step for step in steps if types[step.role] is ComponentType.DECODER]
+    rolling = all(
+        step.rollout.strategy is RolloutStrategy.ROLLING and not step.whole
+        for step in (*prefill, *decode)
+    )
+    if plan.groups is not None or not decode or not rolling:
+        return {}
+    kept = [step.name for step in prefill if step.frozen and step.name in pair_changes]
+    old = [
+        step.name
+        for step in prefill
+        if pair_changes.get(step.name) and step.required and not step.frozen
+    ]
+    changed = {step.name for step in prefill if pair_changes.get(step.name) is False} - {*kept}
+    early = old[: len(old) // 2 or (1 if kept and not changed else 0)]
+    if not old or not (early or changed):
+        return {}
+    stages = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
+    return stages | {name: 2 for name in old if name not in early}
 
 
 def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
@@ -145,7 +215,8 @@ def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
         queue="" if grouped else role.name,
         unit=unit,
         limit=limit,
-        stage=role.position if sequential else 0,
+        # `_pair_stages` divides the stage of a role in three.
+        stage=3 * role.position if sequential else 0,
         scope=unit if grouped else "",
         required=required > 0 if whole else ordinal < required,
         frozen=frozen,

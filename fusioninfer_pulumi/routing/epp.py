@@ -18,6 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     EppRequest,
     build_epp_config,
     build_epp_flags,
+    build_pairing_plugins,
     describe_strategy,
     dump_epp_config,
 )
@@ -25,7 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFa
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
     EppIntent,
     choose_epp_image,
-    choose_group_affinity,
+    choose_pair_affinity,
     find_event_port,
 )
 from fusioninfer_pulumi.engines.engine import LoadMetrics
@@ -144,7 +145,15 @@ def plan_epp(
     name, tracing = object_names.endpoint_picker(service), spec.tracing
     if tracing is not None and not tracing.picker:
         tracing = None
-    affinity = choose_group_affinity(service, epp_args, intent, spec.groups)
+    labelled = any(role.pods.pair_revision for role in served)
+    affinity = choose_pair_affinity(
+        service, epp_args, intent, spec.groups, has_pair_revision=labelled
+    )
+    note = ""
+    if spec.groups is None and not all(
+        family.registers(plugin["type"]) for plugin in build_pairing_plugins(affinity)
+    ):
+        affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = load_metrics(served)
     request = None
     config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
@@ -155,12 +164,12 @@ def plan_epp(
             scorers=args.scorers,
             block_size=block_sizes.pop() if len(block_sizes) == 1 else None,
             threshold=epp_args.threshold or 0,
-            groups=affinity,
+            affinity=affinity,
             flow_control=intent.flow_control,
             engine_metrics=metrics,
         )
         config = dump_epp_config(build_epp_config(family, request))
-        summary = describe_strategy(request)
+        summary = describe_strategy(request) + note
     flags = EppFlags(
         pool=object_names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,

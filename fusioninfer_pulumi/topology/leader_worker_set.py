@@ -36,6 +36,8 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
         **_lws_labels(planned, role.pods.revision),
         **queue,
     }
+    if role.pods.pair_revision:
+        own_labels[labels.PAIR_REVISION] = role.pods.pair_revision
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),

@@ -9,6 +9,7 @@ import pulumi
 import pytest
 from component.awaited import awaited
 from component.stacks import Stack
+from routed import pair as routed_pair
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
@@ -217,6 +218,27 @@ def test_sequential_roles_change_in_order(stack: Stack) -> None:
     run(stack, *pair("a"), **off)
     run(stack, *pair("b"), rollout={"roleOrder": "Sequential", "timeout": "5s"}, **off)
     assert stack.order == ["svc-prefill-1", "svc-prefill-0", "svc-decode-1", "svc-decode-0"]
+
+
+def test_new_pair_revision_changes_decode_between_halves_of_prefill(stack: Stack) -> None:
+    def pair(image: str, *more: str) -> Any:
+        made = routed_pair()["spec"]["roles"]
+        for each in made[1:]:
+            each["replicas"] = 2
+            each["template"] = copy.deepcopy(each["template"])
+            (container,) = each["template"]["spec"]["containers"]
+            container |= {"image": image, "args": [*container["args"], *more]}
+        return made
+
+    off = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}, "rollout": {"timeout": "5s"}}
+    old, new = "vllm/vllm-openai:v0.31.0", "vllm/vllm-openai:v0.32.0"
+    run(stack, *pair(old), **off)
+    run(stack, *pair(new), **off)
+    expected = ["svc-prefill-1", "svc-decode-1", "svc-decode-0", "svc-prefill-0"]
+    assert [name for name in stack.order if name in expected] == expected
+    # Another setting changes no pair revision: both roles change at the same time.
+    run(stack, *pair(new, "--max-num-seqs=7"), **off)
+    assert {*[name for name in stack.order if name in expected][:2]} == {*expected[:2]}
 
 
 def test_preview_lists_nothing(running: Stack) -> None:

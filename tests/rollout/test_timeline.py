@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
@@ -247,3 +248,65 @@ def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+class _Pairs(_Faster):
+    """A faster world that notes the pair revisions of ready prefill and decode replicas."""
+
+    states: list[tuple[set[bool], set[bool]]]
+    order: list[str]
+
+    def ready(self, role: str) -> set[bool]:
+        """Return the pair revisions of a role's ready replicas: the new one is True."""
+        names = {lws.name for lws in self.steps if lws.role == role} & self.up
+        return {name in self.registered or not self.changes[name].new_pair for name in names}
+
+    def _note(self) -> None:
+        self.states.append((self.ready("prefill"), self.ready("decode")))
+        self.order += [name for name in self.registered if name not in self.order]
+
+    def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
+        self._note()
+        super()._wait(state, awaited)
+        self._note()
+
+    def walk(self, random: Random) -> None:
+        self.random, self.due, self.states, self.order = random, {}, [], []
+        self.play()
+        self._note()
+
+
+@st.composite
+def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
+    """Draw services whose counts allow that each decode replica has a prefill partner."""
+    limit = st.integers(1, 3) | st.integers(1, 50).map("{}%".format)
+    prefill, decode = (
+        {"replicas": draw(st.integers(*counts)), "rollout": {"maxUnavailable": draw(limit)}}
+        for counts in ((2, 6), (1, 6))
+    )
+    order = draw(st.sampled_from(("Together", "Sequential")))
+    roles = [
+        role("prefill", "prefiller", **prefill),
+        role("decode", "decoder", **decode),
+        role("other", replicas=draw(st.integers(0, 3))),
+    ]
+    return plan_of(service(*draw(st.permutations(roles)), rollout={"roleOrder": order}))
+
+
+@settings(max_examples=50)
+@given(pairs_to_update(), st.integers(0, 2**32).map(Random))
+def test_no_ready_decode_replica_lacks_partner_of_its_pair_revision(
+    plan: ServicePlan, random: Random
+) -> None:
+    changes = {name: replace(each, new_pair=True) for name, each in restarted(plan).items()}
+    for _ in range(5):
+        whole_update = _Pairs(plan, changes, ())
+        whole_update.walk(random)
+        # The same update, continued after an interruption.
+        done = whole_update.order[: random.randint(0, len(changes))]
+        continued = _Pairs(plan, changes | {n: LwsChange(*[LwsSize(1, 8)] * 2) for n in done}, ())
+        continued.walk(random)
+        for world in (whole_update, continued):
+            assert world.states[-1] == ({True}, {True})
+            for prefill, decode in world.states:
+                assert decode <= prefill, "a decode replica has only strangers"

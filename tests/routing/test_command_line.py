@@ -88,7 +88,8 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
             ),
             (
                 "each request goes to a decode pod, and every prompt is computed by a prefill pod "
-                f"first; both are chosen by score: {BALANCED}"
+                "first, if possible one of the same pair revision; "
+                f"both are chosen by score: {BALANCED}"
             ),
             "http://a.example.com",
         ),

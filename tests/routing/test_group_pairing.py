@@ -1,4 +1,4 @@
-"""The picker of a service with groups: prefill and decode of one request stay in one group."""
+"""How endpoint pickers pair the pods of a request: by serving group, else by pair revision."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import yaml
 from routed import pair
 from samples import (
     Manifest,
+    plan_of,
     problems,
     rendered,
 )
+
+from fusioninfer_pulumi.kube import labels
 
 
 def config(manifest: Manifest) -> dict[str, Any]:
@@ -34,10 +37,87 @@ def paired(groups: int | None = 2, **router: Any) -> Manifest:
 
 
 EXPERIMENTAL = "--allow-experimental-plugins=true"
+#: The last llm-d release without plugins that pair pods by a label.
+OLD_PICKER = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
+
+
+def topology_plugins(label: str, name: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "topology-extractor", "parameters": {"hostname": f"fusioninfer.io/{label}"}},
+        {
+            "type": "topology-affinity-filter",
+            "name": name,
+            "parameters": {"minAffinity": "host"},
+        },
+    ]
+
+
+def check_prefill_profile(found: dict[str, Any], filter_name: str) -> None:
+    """Check that the filter follows the filter by role, in the prefill profile alone."""
+    prefill, decode = (
+        [plugin["pluginRef"] for plugin in profile["plugins"]]
+        for profile in found["schedulingProfiles"]
+    )
+    assert prefill[:2] == ["prefill-pods", filter_name]
+    assert filter_name not in decode
+
+
+def test_picker_prefers_prefill_pods_of_the_pair_revision() -> None:
+    name = "prefill-pods-of-the-pair-revision"
+    found, old = config(paired(None)), config(paired(None, endpointPicker=OLD_PICKER))
+    assert found["plugins"] == [*topology_plugins("pair-revision", name), *old["plugins"]]
+    check_prefill_profile(found, name)
+    assert EXPERIMENTAL in arguments(paired(None))
+    assert EXPERIMENTAL not in arguments(paired(None, endpointPicker=OLD_PICKER))
+
+
+def test_plan_says_which_picker_cannot_prefer_a_pair_revision() -> None:
+    note = "llm-d-0.9 cannot prefer pods of one pair revision"
+    for router, expected in (({"endpointPicker": OLD_PICKER}, True), ({}, False)):
+        routing = plan_of(paired(None, **router)).routing
+        assert routing is not None
+        assert routing.picker is not None
+        assert (note in routing.picker.epp.summary) is expected
+
+
+def pair_revisions(manifest: Manifest) -> set[str | None]:
+    """Return the pair revisions of all LeaderWorkerSets and of their pods."""
+    sets = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
+    pods = [each["spec"]["leaderWorkerTemplate"]["workerTemplate"] for each in sets]
+    assert sets
+    return {each["metadata"]["labels"].get(labels.PAIR_REVISION) for each in [*sets, *pods]}
+
+
+def with_engine(image: str | None = None, *more: str, replicas: int = 1) -> Manifest:
+    manifest = paired(None)
+    for role in manifest["spec"]["roles"][1:]:
+        role["replicas"] = replicas
+        (container,) = role["template"]["spec"]["containers"]
+        container["image"] = image or container["image"]
+        container["args"] = [*container["args"], *more]
+    return manifest
+
+
+def test_pair_revision_follows_what_the_handshake_compares() -> None:
+    (plain,) = pair_revisions(with_engine())
+    assert plain is not None
+    assert pair_revisions(with_engine(replicas=3)) == {plain}
+    assert pair_revisions(with_engine(None, "--max-num-seqs=7")) == {plain}
+    for changed in (with_engine("vllm/vllm-openai:v0.31.0"), with_engine(None, "--dtype=half")):
+        (other,) = pair_revisions(changed)
+        assert other not in (None, plain)
+
+
+def test_unknown_handshake_has_no_pair_revision() -> None:
+    unknown = with_engine(None, "--config=/etc/vllm.yaml")
+    assert pair_revisions(unknown) == {None}
+    plugins = {plugin["type"] for plugin in config(unknown)["plugins"]}
+    assert not any("topology" in plugin for plugin in plugins)
 
 
 def test_picker_pairs_within_a_group() -> None:
-    found, plain = config(paired()), config(paired(None))
+    found = config(paired())
+    plain = config(paired(None, endpointPicker=OLD_PICKER))
     screener = {
         "type": "disaggregatedset-rollout-screener",
         "parameters": {
@@ -55,7 +135,6 @@ def test_picker_pairs_within_a_group() -> None:
     }
     assert found == {**plain, "plugins": [screener, *plain["plugins"]]}
     assert EXPERIMENTAL in arguments(paired())
-    assert EXPERIMENTAL not in arguments(paired(None))
 
 
 def test_one_group_has_the_picker_of_several() -> None:
@@ -64,29 +143,16 @@ def test_one_group_has_the_picker_of_several() -> None:
 
 def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
     preferred = paired(endpointPicker={"groupPairing": "Preferred"})
-    found, plain = config(preferred), config(paired(None))
+    found, plain = config(preferred), config(paired(None, endpointPicker=OLD_PICKER))
     added = [plugin for plugin in found["plugins"] if plugin not in plain["plugins"]]
-    assert added == [
-        {"type": "topology-extractor", "parameters": {"hostname": "fusioninfer.io/group-index"}},
-        {
-            "type": "topology-affinity-filter",
-            "name": "prefill-pods-of-the-group",
-            "parameters": {"minAffinity": "host"},
-        },
-    ]
-    prefill, decode = (
-        [plugin["pluginRef"] for plugin in profile["plugins"]]
-        for profile in found["schedulingProfiles"]
-    )
-    assert prefill[:2] == ["prefill-pods", "prefill-pods-of-the-group"]
-    assert "prefill-pods-of-the-group" not in decode
+    assert added == topology_plugins("group-index", "prefill-pods-of-the-group")
+    check_prefill_profile(found, "prefill-pods-of-the-group")
     assert EXPERIMENTAL in arguments(preferred)
 
 
 def test_picker_without_support_is_rejected() -> None:
-    old = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
-    assert problems(paired(None, endpointPicker=old)) == []
-    (found,) = problems(paired(endpointPicker=old))
+    assert problems(paired(None, endpointPicker=OLD_PICKER)) == []
+    (found,) = problems(paired(endpointPicker=OLD_PICKER))
     assert found == (
         "roles[0].endpointPicker.image: llm-d-0.9 cannot keep prefill and decode of a request in "
         "one group; use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"

@@ -111,27 +111,19 @@ def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Check the arguments of all roles; report a field that roles share once."""
-    findings = [
-        finding
-        for ctx, pods in roles
-        for finding in (*_check_user_arguments(pods, ctx), *_check_added_arguments(pods, ctx))
-    ]
+    findings = [finding for ctx, pods in roles for finding in _check_arguments(pods, ctx)]
     return list(dict.fromkeys(findings))
 
 
-def _check_user_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the user's command line against the image's release."""
+def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's and the generated arguments against the image's release."""
     for pod in pods.written:
         command, variables = pod.user_command, read_plain_variables(pod.own)
-        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
+        # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
             yield finding.under(*pod.container_path)
-
-
-def _check_added_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check what fields of the role ask for against the release."""
     for finding in check_generated_arguments(pods.command, pods.leader.user_command):
         yield finding.at(*ctx.at())
 

@@ -261,7 +261,9 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         (ctx, pods, setup)
         for ctx, pods in roles
         if ctx.role.component_type in PAIRED
-        and isinstance(setup := _read_connector(pods), KvConnector)
+        and isinstance(
+            setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
+        )
     ]
     if not known:
         return
@@ -288,12 +290,6 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
                 f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
                 f"with {wanted.name} ({engines[1]}); use the same in all prefillers and decoders",
             )
-
-
-def _read_connector(pods: RolePods) -> KvConnector | str | None:
-    if pods.kv is not None and pods.kv.connector is not None:
-        return pods.kv.connector
-    return pods.command.connector
 
 
 def _engine_name(pods: RolePods) -> str | None:

@@ -15,11 +15,14 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Service,
     count_pods_and_accelerators,
     get_count,
+    label,
+    pod_group_reference,
     role_of,
     service_of,
 )
 from fusioninfer_pulumi.cli.diff.restarts import lws_by_name
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
@@ -28,7 +31,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     format_duration,
     timeline,
 )
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
 
 # Each turn looks at every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -156,6 +159,12 @@ def _played(
     if missing:
         return ServiceTimeline(*service, missing=missing)
     edits = {edit.key: edit for edit in change.edits}
+    olds = {name: change.lws[0][key] for name, key in old_keys.items()}
+    pairs = {
+        name: (label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest))
+        for name, manifest in olds.items()
+    }
+    pair_changes = find_pair_changes(plan, pairs)
     changes = {}
     for step in update_order(plan):
         key, after = old_keys.get(step.name), _size(change.lws[1][new_keys[step.name]])
@@ -167,10 +176,11 @@ def _played(
         restarts = edit is not None and edit.restarts and (find_immutable_change or not step.frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
-            _size(change.lws[0][key]),
+            _size(olds[step.name]),
             after,
             restarts=restarts or key in change.freed,
             recreated=restarts and (find_immutable_change or recreates),
+            new_pair=pair_changes.get(step.name, False),
         )
     removed = [
         (role_of(key, manifest), _size(manifest))
