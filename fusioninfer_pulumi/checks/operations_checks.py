@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.operations.disruption_budgets import BudgetPlan, count_kept_replicas
+from fusioninfer_pulumi.operations.disruption_budgets import count_kept_replicas
 from fusioninfer_pulumi.operations.monitors import EngineMonitor, find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
@@ -35,34 +34,28 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
     for budget in plan.operations.budgets:
         role = roles[budget.role]
         args = role.args.disruption_budget or spec.disruption_budget
-        at: Location = ("disruptionBudget",)
-        if role.args.disruption_budget is not None:
-            at = ("roles", role.position, *at)
-        if args is not None:
-            yield from _eviction_findings(budget, args, role, at)
-
-
-def _eviction_findings(
-    budget: BudgetPlan, args: DisruptionBudgetArgs, role: RolePlan, at: Location
-) -> Iterator[Finding]:
-    if budget.replicas:
-        return
-    field = (*at, "maxUnavailable" if args.min_available is None else "minAvailable")
-    count = len(role.replicas)
-    kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
-    if role.scaled_externally:
-        message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
-        yield error(FIELD_OUT_OF_PLACE, field, message)
-    elif kept > count:
-        message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
-        yield error(OUT_OF_RANGE, field, message)
-    else:
-        yield warning(
-            DISRUPTION_BUDGET_BLOCKS_EVICTION,
-            field,
-            f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
-            "never finish; add a replica, or delete the pods by hand",
+        if args is None or budget.replicas:
+            continue
+        at = (
+            "disruptionBudget",
+            "maxUnavailable" if args.min_available is None else "minAvailable",
         )
+        field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
+        count = len(role.replicas)
+        kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+        if role.scaled_externally:
+            message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
+            yield error(FIELD_OUT_OF_PLACE, field, message)
+        elif kept > count:
+            message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
+            yield error(OUT_OF_RANGE, field, message)
+        else:
+            yield warning(
+                DISRUPTION_BUDGET_BLOCKS_EVICTION,
+                field,
+                f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+                "never finish; add a replica, or delete the pods by hand",
+            )
 
 
 MONITORED_TARGET_MISSING = Rule("monitored-target-missing")

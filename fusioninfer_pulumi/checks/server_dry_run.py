@@ -344,12 +344,9 @@ def _known(value: Any) -> Any:
         return {key: _known(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_known(item) for item in value]
-    masked = (
-        value in (pulumi_outputs.UNKNOWN, pulumi_outputs.PLACEHOLDER)
-        if isinstance(value, str)
-        else False
-    )
-    return STAND_IN if masked or pulumi_outputs.is_output(value) else value
+    if isinstance(value, str):
+        return STAND_IN if value in (pulumi_outputs.UNKNOWN, pulumi_outputs.PLACEHOLDER) else value
+    return STAND_IN if pulumi_outputs.is_output(value) else value
 
 
 def _derived(manifest: Object) -> Iterator[DryRunObject]:

@@ -169,7 +169,8 @@ def check_kueue_changes(
         rejected: dict[str, None] = {}
         for old, new in (changes[lws.name] for lws in role.lws if lws.name in changes):
             templates = [item["spec"]["leaderWorkerTemplate"] for item in (old, new)]
-            before, after = (_local_queue(item) for item in (old, new))
+            queues = [item["metadata"].get("labels") or {} for item in (old, new)]
+            before, after = (by_label.get(labels.KUEUE_QUEUE) for by_label in queues)
             if before and not (recreates and templates[0] != templates[1]):
                 moved = {"queue" if after else "backend": None} if before != after else {}
                 rejected |= moved or dict.fromkeys(_changed_shape(*templates))
@@ -184,10 +185,6 @@ def check_kueue_changes(
                 )
             )
     return findings
-
-
-def _local_queue(lws: Mapping[str, Any]) -> Any:
-    return (lws["metadata"].get("labels") or {}).get(labels.KUEUE_QUEUE)
 
 
 def _changed_shape(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""In a preview: what the API server would refuse of a service, and quotas that are too small."""
+"""Preview checks on the cluster: the API server's dry run, gang backends and quotas."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fusioninfer_pulumi.component.cluster_access import (
 )
 from fusioninfer_pulumi.component.pulumi_sdk import has_engine
 from fusioninfer_pulumi.findings import Finding, errors, info
+from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
@@ -33,10 +34,10 @@ def check_on_server(
     yaml_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
-    """Fails a preview if the API server refuses the service; logs the rest with `log`.
+    """Fail a preview if the API server rejects the service; log other findings with `log`.
 
-    Only in a preview by Pulumi whose cluster can be read: what hinders the check is no more than a
-    message with `--debug`.
+    Only a preview of the Pulumi engine whose cluster can be read is checked. A problem with the
+    check itself is logged with `--debug`.
     """
     if not (pulumi.runtime.is_dry_run() and has_engine()):
         return
@@ -47,15 +48,14 @@ def check_on_server(
         cluster = Cluster(component, plan.namespace)
         try:
             problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
-        # The provider reports a cluster that cannot be reached.
-        except Exception as problem:  # noqa: BLE001
+        except Exception as problem:  # noqa: BLE001  # the provider reports what is unreachable
             text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
         log(drop_ignored(problems, parse_ignored_rules(plan.annotations)), component)
-        refused = errors(problems)
-        if refused:
-            lines = "\n".join(f"{plan.service}: {finding} [{finding.rule}]" for finding in refused)
+        rejected = errors(problems)
+        if rejected:
+            lines = "\n".join(f"{plan.service}: {item} [{item.rule}]" for item in rejected)
             raise pulumi.RunError(lines)
         return True
 
@@ -66,23 +66,22 @@ def check_on_server(
 def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
-    # Start-up time: only a preview that reads a cluster needs it.
-    from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends  # noqa: PLC0415
-    from fusioninfer_pulumi.checks.quotas import check_quotas  # noqa: PLC0415
-    from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, check_on_api_server  # noqa: PLC0415
-    from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
+    from fusioninfer_pulumi.checks import cluster_checks, quotas, server_dry_run  # noqa: PLC0415  # start-up time: few previews read a cluster
 
     started = time.monotonic()
-    api = KubernetesApi(kubeconfig, context)
+    api = client.KubernetesApi(kubeconfig, context)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
-    (over_quota,) = check_quotas(api, [placed])
-    (of_backend,) = check_gang_backends(api, [plan])
+    (over_quota,) = quotas.check_quotas(api, [placed])
+    (of_backend,) = cluster_checks.check_gang_backends(api, [plan])
     # All of it shares the time of a preview.
     left = max(1.0, _SECONDS - (time.monotonic() - started))
-    (service_findings,) = check_on_api_server(api, [plan], seconds=left, namespace=namespace)
+    (service_findings,) = server_dry_run.check_on_api_server(
+        api, [plan], seconds=left, namespace=namespace
+    )
+    not_asked = server_dry_run.API_SERVER_NOT_ASKED
     return [
-        info(API_SERVER_NOT_ASKED, finding.location, finding.message)
-        if finding.rule == API_SERVER_NOT_ASKED.id
+        info(not_asked, finding.location, finding.message)
+        if finding.rule == not_asked.id
         else finding
         for finding in (*of_backend, *service_findings, *over_quota)
     ]

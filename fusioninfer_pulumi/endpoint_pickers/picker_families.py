@@ -97,7 +97,7 @@ class EppFamily:
         engine_metrics: Metrics of an engine that it reads by default. v1.2.1 asks for the KV cache
             by a name that current vLLM does not have, and scores all pods 1.0 without it
             (`pkg/epp/server/runserver.go`).
-        refused_flags: Flags of an earlier family that it rejects, with what to do instead.
+        rejected_flags: Flags of an earlier family that it rejects, with what to do instead.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
@@ -159,6 +159,22 @@ class EppFamily:
         if self.sidecar_repository is None:
             return None
         return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
+
+    @cached_property
+    def sidecar_flags(self) -> frozenset[str]:
+        """Flags that the sidecar accepts; empty where there is none."""
+        return frozenset(release_data(self.family).get("sidecarFlags", ()))
+
+    @property
+    def sidecar_port_flag(self) -> str:
+        """Flag with the engine's port; its default has changed, so it is always given."""
+        has_new_name = "model-server-port" in self.sidecar_flags
+        return "model-server-port" if has_new_name else "vllm-port"
+
+    @cached_property
+    def sidecar_connectors(self) -> tuple[str, ...]:
+        """Protocols that the sidecar's `--kv-connector` takes, the default first."""
+        return tuple(release_data(self.family)["sidecarConnectors"])
 
     @property
     def supports_pd(self) -> bool:

@@ -39,7 +39,7 @@ class EppIntent:
     """What the endpoint picker is for.
 
     Attributes:
-        strategy: The strategy, None where the user wrote the configuration, and without a picker.
+        strategy: The strategy, None with a user's configuration or without a picker.
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
@@ -72,7 +72,7 @@ def choose_epp_intent(
         return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
+    explicit = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
     needed = any(
         role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
     )
@@ -80,7 +80,7 @@ def choose_epp_intent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
         rewrites,
-        flow_control=needed if written is None else written,
+        flow_control=needed if explicit is None else explicit,
         registry=registry,
     )
 
@@ -107,7 +107,7 @@ def choose_epp_image(
         image = mirrored(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:
-            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
+            message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
         return image, explicit, []
     known = find_family(image)

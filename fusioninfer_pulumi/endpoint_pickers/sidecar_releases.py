@@ -8,7 +8,6 @@ value ends it with status 0 and a line in its log, so neither may get there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
@@ -18,7 +17,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     Family,
     find_sidecar_image_family,
     is_unsupported_release,
-    release_data,
     version_text,
 )
 from fusioninfer_pulumi.findings import Finding, error, shown
@@ -56,44 +54,17 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-# Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
+# Set from fields of `kvTransfer`, or from other generated fields.
 OWNED_FLAGS = {
     "port": "follows from the pool's port; remove it",
-    "vllm-port": "stands in kvTransfer.enginePort; remove it here",
-    "model-server-port": "stands in kvTransfer.enginePort; remove it here",
-    "kv-connector": "stands in kvTransfer.sidecar.connector; remove it here",
-    "connector": "stands in kvTransfer.sidecar.connector; remove it here",
-    "enable-ssrf-protection": "stands in kvTransfer.sidecar.ssrfProtection; remove it here",
+    "vllm-port": "is set by kvTransfer.enginePort; remove it here",
+    "model-server-port": "is set by kvTransfer.enginePort; remove it here",
+    "kv-connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "enable-ssrf-protection": "is set by kvTransfer.sidecar.ssrfProtection; remove it here",
     "inference-pool": "follows from the service's pool; remove it",
     "enable-tls": "follows from the engines' own arguments; remove it",
 }
-
-
-@dataclass(frozen=True)
-class SidecarRelease:
-    """One release of the sidecar.
-
-    Attributes:
-        port_flag: Flag with the engine's port; its default has changed, so it is always given.
-        connectors: Protocols that `--kv-connector` takes, the default first.
-        reads_pool: See `EppFamily.sidecar_reads_pool`.
-    """
-
-    port_flag: str
-    connectors: tuple[str, ...]
-    reads_pool: bool
-    flags: frozenset[str]
-
-
-def find_sidecar_release(family: EppFamily) -> SidecarRelease | None:
-    """Return the release of a family's sidecar, None where the family has none."""
-    data = release_data(family.family)
-    if "sidecarFlags" not in data:
-        return None
-    flags = frozenset(data["sidecarFlags"])
-    port_flag = "model-server-port" if "model-server-port" in flags else "vllm-port"
-    connectors = tuple(data["sidecarConnectors"])
-    return SidecarRelease(port_flag, connectors, family.sidecar_reads_pool, flags)
 
 
 def choose_sidecar_family(

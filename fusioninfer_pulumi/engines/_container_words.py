@@ -114,13 +114,13 @@ _MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pki
 
 @dataclass(frozen=True)
 class Program:
-    """Where an engine's program stands in a list of words.
+    """An engine's program in a list of words.
 
     Attributes:
         engine: `vllm` or `sglang`.
         end: Index of the first argument: the words before it are the program.
-        serve: Whether it is `vllm serve`, which takes the model as a positional argument and is
-            the only vLLM program that knows `--headless`.
+        serve: Whether it is `vllm serve`, which accepts the model as a positional argument and is
+            the only vLLM program with `--headless`.
     """
 
     engine: str

@@ -17,21 +17,21 @@ _RELEASE = re.compile(
     r"|a[23]|910b|npu|xeon|xpu|gaudi|runtime|dev|srt|b200|gb200))*"
 )
 
-# The engines' own images, by the end of the repository's path, so that mirrors count as well.
+# The engine projects' images, by the end of the repository's path, so that mirrors match as well.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
-# Builds of theirs for processors and AMD: the release says which arguments they take, and nothing
-# else is derived from it, so that services that run one keep their pods.
+# Their builds for processors and AMD. The release decides which arguments are known, and is
+# compared between prefill and decode; no other default depends on it, so pods do not change.
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
 @dataclass(frozen=True)
 class Image:
-    """What an image reference says.
+    """A parsed image reference.
 
     Attributes:
-        name: The reference as written, None when it is unknown (an Output).
-        engine: `vllm` or `sglang` when the repository's name says so, else None.
-        stock: Whether it is the engine project's own image, or a mirror of it.
+        name: The reference, None for an Output.
+        engine: `vllm` or `sglang` if the repository's name contains it, else None.
+        stock: Whether it is the engine project's image, or a mirror of it.
         tag: The tag; `latest` when there is neither tag nor digest; None for a bare digest and
             for an unknown reference.
         version: The version in a stock image's tag (`v0.11.0` is (0, 11, 0)), else None.

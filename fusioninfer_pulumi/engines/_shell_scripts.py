@@ -31,7 +31,7 @@ _WORD = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
 
 
 class ShellError(ValueError):
-    """Raised for a script that cannot be read; the message says which construct is in the way."""
+    """Raised for a script that cannot be read; the message names the construct."""
 
 
 class Token(NamedTuple):
@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The word without its quotes; expansions such as `$MODEL` stay as written."""
+        """The word without its quotes; expansions such as `$MODEL` are kept."""
         return "".join(map(_unquoted, _PIECE.findall(self.text)))
 
     @property
@@ -100,9 +100,9 @@ _OPENING = ("if", "for", "while", "until", "case", "select", "{", "(")
 _CLOSING = ("fi", "done", "esac", "}", ")")
 # Operators that a newline does not end.
 _CONTINUED = ("&&", "||", "|", "|&")
-# Words that may stand before a command without being one.
+# Reserved words that may precede a command.
 _RESERVED = (*_OPENING, *_CLOSING, "then", "elif", "else", "do", "!", "time", "function")
-# Programs, not shell builtins or functions: `exec` may stand before them.
+# Programs, not shell builtins or functions: `exec` may precede them.
 _PROGRAMS = re.compile(
     r"vllm|sglang|python[0-9.]*|env|numactl|taskset|nice|nohup|stdbuf|setsid|tini|dumb-init"
 )
@@ -117,13 +117,13 @@ class EngineCall:
         program: The words up to the engine's first argument.
         serve: Whether the program is `vllm serve`.
         words: The words behind the program.
-        arguments: The engine's arguments, without quotes; expansions stay as written.
+        arguments: The engine's arguments, without quotes; expansions are kept.
         hidden: Whether expansions such as `$ARGS` may hold further arguments.
         start: Offset of the command's first word, behind any assignments.
         program_end: Offset behind the program.
         end: Offset behind its last word: further arguments go here.
-        may_exec: Whether `exec` can stand at `start` without changing what the script does: the
-            engine is the last command, on its own, and nothing waits for it.
+        may_exec: Whether `exec` can be inserted at `start` without changing what the script does:
+            the engine is the last command, not in a pipeline, and nothing waits for it.
     """
 
     engine: str
@@ -163,7 +163,7 @@ class _Command:
 
 
 def read_script(argv: Argv) -> Script:
-    """Read the script of a container's shell, and finds the engine commands in it.
+    """Read the script of a container's shell, and find the engine commands in it.
 
     The words behind it (`$0`, `$1`, ...) are put in place of `"$@"`.
 
@@ -211,7 +211,7 @@ def _simple_commands(script_tokens: Sequence[Token]) -> list[_Command]:
         elif token.kind == "redirection":
             target = True
         elif target:
-            target = False  # the file that a redirection names is no argument
+            target = False  # the file of a redirection is not an argument
         elif not words and token.text in _RESERVED:
             depth += (token.text in _OPENING) - (token.text in _CLOSING)
             before = token.text

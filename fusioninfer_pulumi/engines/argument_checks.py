@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
@@ -186,7 +186,7 @@ class _Check:
             if not _is_open(argument.name) and (option is None or option.name != leave_out):
                 yield from self._argument(argument)
         if not self.command.readable or any(_is_open(word.value) for word in self.words):
-            return  # a word that is not known may be an argument that takes the others
+            return  # an unknown word may be an argument whose values are the others
         # The words are not shown: they may be keys that lost their argument.
         extras = [*head, *(word for argument in arguments for word in argument.extras)]
         for word in extras[self.engine.positionals(self.command) :]:
@@ -255,8 +255,7 @@ class _Check:
 def find_successor(engine: Engine, name: str) -> str | None:
     """Return what replaces a removed or deprecated argument, None if nothing is known."""
     versions = load_argument_table(engine.name).versions(name)
-    said = versions[-1].deprecated if versions else None
-    return engine.successors.get(name) or said or None
+    return engine.successors.get(name) or (versions[-1].deprecated if versions else None) or None
 
 
 def check_arguments(
@@ -264,9 +263,8 @@ def check_arguments(
 ) -> list[Finding]:
     """Check the arguments against the image's release; located relative to the container.
 
-    Errors where the image is the engine's own and its release is known, warnings where another
-    release may run or the program takes more than the release's table has. One argument can be
-    left out.
+    Errors if the release is certain, warnings if another release may run or the program accepts
+    more arguments than the release's table has. One argument can be left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -314,21 +312,14 @@ def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
     ]
 
 
-@dataclass(frozen=True)
-class RemovedArgument:
-    """An argument that the newer image does not take.
-
-    Attributes:
-        name: As the command line writes it.
-        instead: What takes its place, None where nothing is known.
-    """
+class RemovedArgument(NamedTuple):
+    """An argument that the newer release does not accept, and its successor if that is known."""
 
     name: str
     instead: str | None
 
 
-@dataclass(frozen=True)
-class ChangedDefault:
+class ChangedDefault(NamedTuple):
     """An argument that the command line does not set, and whose default changes."""
 
     name: str
@@ -336,14 +327,8 @@ class ChangedDefault:
     after: Any
 
 
-@dataclass(frozen=True)
-class ArgumentChanges:
-    """What a change of the release does to a command line.
-
-    Attributes:
-        removed: Arguments, of the command line before or after, that are gone or renamed.
-        defaults: Arguments that are not set, and whose default changes.
-    """
+class ArgumentChanges(NamedTuple):
+    """What a change of the release, from `before` to `after`, does to a command line."""
 
     engine: str
     before: str
@@ -364,7 +349,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
         RemovedArgument(name, find_successor(engine, name)) for name in names if name not in now
     )
     set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
-    set_names |= set(engine.model_flags)  # also without its flag a model is given
+    set_names |= set(engine.model_flags)  # the model may be positional
     defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
@@ -398,29 +383,22 @@ def explain_invalid_value(option: Option, value: str) -> str | None:
             return f"must be {wanted}"
     if option.choices and number not in option.choices:
         return f"must be one of {_listed(option.choices)}"
-    limits = {**_NATURAL.get(option.name, {}), **option.limits}
+    limits = {**_LIMITS_BY_NAME.get(option.name, {}), **option.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
     if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
         return f"must be {' and '.join(f'{words} {to}' for words, _, to in bounds)}"
     return None
 
 
-_POSITIVE = (
-    "--tensor-parallel-size", "--pipeline-parallel-size", "--max-num-seqs",
-    "--max-num-batched-tokens", "--max-loras", "--max-running-requests", "--context-length",
-)  # fmt: skip
-#: Limits that follow from what a number counts, where a release does not state them.
-_NATURAL: Mapping[str, Mapping[str, float]] = {
-    **{name: {"ge": 1} for name in _POSITIVE},
+#: Limits that the engines' sources do not contain.
+_LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
     "--port": {"ge": 1, "le": 65535},
-    "--max-model-len": {"ge": -1},
-    "--gpu-memory-utilization": {"gt": 0, "le": 1},
     "--mem-fraction-static": {"gt": 0, "le": 1},
 }
 
 
 def _json(text: str) -> None:
-    """Raise ValueError for what is no JSON."""
+    """Raise ValueError for invalid JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)

@@ -1,4 +1,4 @@
-"""What the releases of vLLM and SGLang take on their command lines.
+"""The command-line arguments of the releases of vLLM and SGLang.
 
 `tools/engine_arguments.py` writes the tables in `generated`; its docstring describes them. They are
 read when the first command line is looked up.
@@ -29,13 +29,13 @@ class Option:
         kind: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`.
         nargs: As argparse has it; None for one value, and for a switch.
         negated: Whether it has a form with `--no-`.
-        choices: The values that it takes; empty for any.
-        default: Its default, `UNKNOWN_DEFAULT` where that is not known.
+        choices: The accepted values; empty for any.
+        default: Its default, `UNKNOWN_DEFAULT` if unknown.
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
-        deprecated: What to use instead, empty where nothing is named; None where it is current.
+        deprecated: Its successor, empty if none is named; None if it is not deprecated.
         serve: Whether `vllm serve` alone has it.
         since: Index of the first release.
-        until: Index of the release that changed or removed it; None where it is in the newest.
+        until: Index of the release that changed or removed it; None if it is in the newest.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Option:
     until: int | None = None
 
     def words(self) -> Iterator[str]:
-        """Return all words that stand for it."""
+        """Return all its spellings, with negated ones."""
         yield from self.names
         if self.negated:
             yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
@@ -104,12 +104,12 @@ class ArgumentTable:
         return {word: options[-1] for word, options in self._options.items()}
 
     def first(self, word: str) -> str | None:
-        """Return the first release that takes a word; None where none does."""
+        """Return the first release that accepts a word; None without one."""
         options = self._options.get(word)
         return self.releases[options[0].since] if options else None
 
     def removed(self, word: str, release: str) -> str | None:
-        """Return the release, up to this one, that no longer takes a word of earlier releases."""
+        """Return the release, up to this one, that removed a word; None without one."""
         at = self.releases.index(release)
         ends = [option.until for option in self.versions(word) if option.until is not None]
         return (

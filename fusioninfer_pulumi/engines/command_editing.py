@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_scripts import EngineCall, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script, ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import canonical, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -19,7 +19,7 @@ _JOINED = "an argument that held a flag and its value was split, as a shell woul
 
 
 class EditError(ValueError):
-    """Raised for a command line that cannot be edited; the message says why."""
+    """Raised for a command line that cannot be edited; the message gives the reason."""
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
     lists = {"command": edited.command, "args": edited.args}
     head = {key: container[key] for key in ("name", "image") if key in container}
     tail = {key: value for key, value in container.items() if key not in {**head, **lists}}
-    # An empty list leaves the image's own entrypoint.
+    # With an empty list the image's entrypoint runs.
     return {**head, **{key: value for key, value in lists.items() if value}, **tail}
 
 
 def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments that a command line lacks, and those that replace its own."""
+    """Return the arguments that a command line lacks, and those that replace existing ones."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -48,12 +48,11 @@ def edit(
 ) -> ContainerCommand | None:
     """Return a command line with the arguments that it lacks, None if it has them all.
 
-    An argument that replaces another gets its value where that stands; all others are added at
-    the end. Elements of lists that hold a flag and its value are split. The positional model stands
-    before all arguments.
+    An argument that replaces another takes its position; all others are appended. List elements
+    with a flag and its value are split. The positional model comes before all arguments.
 
     Raises:
-        EditError: When the place for the arguments is not known.
+        EditError: If the position of the arguments is unknown.
     """
     for name in command.argv.outputs:
         raise EditError(f"{name} is a pulumi Output as a whole")
@@ -104,13 +103,13 @@ def _replacements(
         name: argument for argument in wanted if argument.replaces for name in argument.names
     }
     replaced: dict[int, list[str]] = {}
-    found = []
+    replacing = []
     for index, word in enumerate(words):
         name, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
         argument = by_name.get(canonical(name))
         if argument is None:
             continue
-        found.append(argument)
+        replacing.append(argument)
         (value,) = argument.values
         if equals:
             replaced[index] = [f"{name}={value}"]
@@ -122,14 +121,15 @@ def _replacements(
             replaced[index + 1] = [value]
         else:
             replaced[index] = [word, value]
-    return replaced, [argument for argument in wanted if argument not in found]
+    return replaced, [argument for argument in wanted if argument not in replacing]
 
 
-def _edit_script(
-    command: EngineCommand, wanted: Sequence[Argument], model: str | None
-) -> ContainerCommand | None:
-    if is_output(command.argv.script):
-        raise EditError("the script of the container's shell is a pulumi Output")
+def read_engine_script(command: EngineCommand) -> Script:
+    """Return the script of a container's shell, whose text is known.
+
+    Raises:
+        EditError: When it cannot be read, or starts no engine.
+    """
     try:
         script = read_script(command.argv)
     except ShellError as error:
@@ -138,6 +138,15 @@ def _edit_script(
         ) from error
     if not script.calls:
         raise EditError("the container's shell script starts neither vLLM nor SGLang")
+    return script
+
+
+def _edit_script(
+    command: EngineCommand, wanted: Sequence[Argument], model: str | None
+) -> ContainerCommand | None:
+    if is_output(command.argv.script):
+        raise EditError("the script of the container's shell is a pulumi Output")
+    script = read_engine_script(command)
     text = script.text
     for call in reversed(script.calls):
         text = _edit_call(text, call, wanted, model)

@@ -16,7 +16,7 @@ _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
 def parse_json(text: str) -> Any:
     """Parse a JSON text.
 
-    Raises ValueError for what is no JSON, or is nested deeper than Python reads it.
+    Raises ValueError for invalid JSON, and for JSON that is nested too deep for Python.
     """
     try:
         return json.loads(text)
@@ -38,8 +38,8 @@ def canonical(name: str) -> str:
 def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
     """Return the value of a flag in one of its spellings: `--x 1`, `--x=1`, `-tp 16`.
 
-    That of the last occurrence, as argparse takes it; None when the flag is absent or stands last
-    or before another long flag, without a value.
+    The last occurrence counts, as in argparse. None if the flag is absent or has no value: at the
+    end, or before another long flag.
     """
     wanted = {canonical(name) for name in names}
     last = None
@@ -55,13 +55,13 @@ def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
 
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
-    """Return whether a flag is given, with or without a value."""
+    """Return whether a flag is set, with or without a value."""
     wanted = {canonical(name) for name in names}
     return any(canonical(argument.partition("=")[0]) in wanted for argument in arguments)
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """Return the values of the last occurrence of a flag that takes several, None without it."""
+    """Return the values of the last occurrence of a flag with several values, None without it."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -97,7 +97,7 @@ def split_joined_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _values(text: str) -> list[str]:
-    # JSON without quotes around it is meant literally: a shell would have removed its own quotes.
+    # JSON without quotes around it is literal: a shell would have removed its quotes.
     if text[0] in "{[":
         return [text]
     try:
@@ -132,7 +132,7 @@ def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str
 
 
 def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of a container whose values are written out."""
+    """Return the variables of a container that have plain values."""
     plain: dict[str, str] = {}
     listed = container.get("env")
     for variable in listed if isinstance(listed, (list, tuple)) else ():

@@ -1,8 +1,8 @@
 """An inference engine as tables of facts with `MultiNode` and `KvCache`, and its command line.
 
-All that differs between engines is in the modules of their names (`vllm`, `sglang`); no other
-package asks which engine it is. Everything is pure. Findings are located relative to what was
-asked about: `()`, or the flag that is meant, `("--nnodes",)`; the caller places them.
+All differences between engines are in the modules of their names (`vllm`, `sglang`); no other
+package checks which engine it is. Everything is pure. Locations of findings are relative: `()` or
+a flag such as `("--nnodes",)`; callers add the path.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _SERVED_NAME = "--served-model-name"
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that a command line shall have.
+    """An argument to add to a command line.
 
     Attributes:
-        names: Its spellings, the one that is written first.
-        values: The values behind it; none for a switch, and for a value that only a shell can
-            compute. They may hold `$(NAME)`, which the kubelet expands.
-        replaces: Whether it replaces the value of one that is there, which stays otherwise.
-        in_script: Its value in a shell script, where that is not its quoted values.
+        names: Its spellings; the first one is generated.
+        values: Its values; none for a switch, and for a value that only a shell can compute. They
+            may contain `$(NAME)`, which the kubelet expands.
+        replaces: Whether it replaces the value of an existing argument, which stays otherwise.
+        in_script: Its value in a shell script, if that is not its quoted values.
     """
 
     names: tuple[str, ...]
@@ -82,10 +82,9 @@ class ContainerCommand:
     """The command line that replaces a container's own.
 
     Attributes:
-        command: The container's `command`; empty when it gets none, so that the image's own
-            entrypoint runs.
-        args: The container's `args`; None when it gets none.
-        note: What was changed beyond what was asked for, else None.
+        command: The container's `command`; empty if the image's entrypoint runs.
+        args: The container's `args`; None if it has none.
+        note: An additional change, None without one.
     """
 
     command: list[Any]
@@ -97,12 +96,12 @@ class LoadMetrics(NamedTuple):
     """Names of an engine's load metrics.
 
     Attributes:
-        running: Requests that it computes.
-        waiting: Requests in its queue.
-        kv_cache: Part of its KV cache that is in use, from 0 to 1.
-        lora: LoRA adapters, in vLLM's format; empty where there is none.
-        cache: Block size and number of blocks, as labels of vLLM's names; empty where there is
-            none.
+        running: Running requests.
+        waiting: Waiting requests.
+        kv_cache: KV cache usage, from 0 to 1.
+        lora: LoRA adapters, in vLLM's format; empty without such a metric.
+        cache: Block size and number of blocks, as labels with vLLM's names; empty without such a
+            metric.
     """
 
     running: str
@@ -112,7 +111,7 @@ class LoadMetrics(NamedTuple):
     cache: str = ""
 
 
-#: What endpoint pickers read of an engine they know nothing about.
+#: The metrics that endpoint pickers read by default.
 VLLM_METRICS = LoadMetrics(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
@@ -129,10 +128,10 @@ class Parallelism:
     Attributes:
         tensor: Ways each layer is split.
         pipeline: Ways the layers are divided into stages.
-        data: Copies of the model that take requests, each with its own accelerators. For SGLang's
-            data parallel attention it is 1: its ranks share the tensor parallel accelerators.
-        data_local: Copies that run on one node, where the flags say so (vLLM only).
-        stated: Whether any of these was given.
+        data: Copies of the model, each with its own accelerators. For SGLang's data parallel
+            attention it is 1: its ranks share the tensor parallel accelerators.
+        data_local: Copies on one node, if a flag sets it (vLLM only).
+        is_explicit: Whether any flag sets a size.
         context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later;
             decode context parallelism shares the tensor parallel accelerators).
     """
@@ -141,7 +140,7 @@ class Parallelism:
     pipeline: int
     data: int
     data_local: int | None
-    stated: bool
+    is_explicit: bool
     context: int = 1
 
     def devices(self, nodes: int | None = None) -> int:
@@ -162,7 +161,7 @@ class Parallelism:
         """Return data parallel ranks of one pod."""
         return self.data_local or max(self.data // nodes, 1)
 
-    def written(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
+    def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
         """Return the product behind `devices` with an engine's flags, for messages."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
@@ -177,15 +176,15 @@ class Parallelism:
 
 @dataclass(frozen=True)
 class KvConnector:
-    """How an engine hands its KV cache over.
+    """How an engine transfers its KV cache.
 
     Attributes:
-        name: vLLM's connector, or SGLang's transfer backend, as given.
-        role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None where none is given.
-        names: The connector, and those inside of it.
-        transfers: Those by which the cache goes to other pods, which both sides need.
-        side_channel: Variables with the address and the port at which pods meet, where they need
-            that; then either of them may be on either side.
+        name: vLLM's connector, or SGLang's transfer backend.
+        role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None if not set.
+        names: The connector and its nested connectors.
+        transfers: Connectors to other pods, which prefill and decode must share.
+        side_channel: Variables with the address and the port of the handshake, if the connector
+            has one; such a connector may run on either side.
     """
 
     name: str
@@ -207,11 +206,11 @@ class TransferRequest:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How the engines of a role hand their KV cache over.
+    """How the engines of a role transfer their KV cache.
 
     Attributes:
         arguments: Arguments of every pod's engine.
-        connector: What the engine then does, None where it is not known.
+        connector: The configured connector, None if unknown.
         findings: Problems, at fields of `kvTransfer`.
     """
 
@@ -226,9 +225,9 @@ class Offloading:
 
     Attributes:
         cpu: Bytes of host memory of each engine.
-        eviction: Policy of the host memory, None for the engine's default.
-        folders: Where the tiers behind it are mounted, in their order.
-        shared: Whether other processes read what a tier holds.
+        eviction: Eviction policy of the host memory, None for the engine's default.
+        folders: Mount paths of the secondary tiers, in order.
+        shared: Whether other processes read a tier.
     """
 
     cpu: int
@@ -242,7 +241,7 @@ class Offload:
     """What offloading needs.
 
     Attributes:
-        arguments: Arguments of every engine, beside those of its connector.
+        arguments: Arguments of every engine, in addition to those of its connector.
         memory: Bytes of host memory in each pod.
         in_shared_memory: Whether they lie in /dev/shm.
         findings: Problems, at fields of `kvCacheOffloading`.
@@ -259,7 +258,13 @@ class MultiNode:
     """How an engine runs on several nodes, for launchers and the checks of their arguments."""
 
     def launch(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+        self,
+        command: EngineCommand,
+        launcher: Launcher,
+        nodes: int,
+        *,
+        is_leader: bool,
+        retry: bool,
     ) -> ContainerCommand:
         """Return the command line of one of several nodes; see `launchers.launch`."""
         raise NotImplementedError
@@ -347,48 +352,46 @@ class Engine:
     """An inference engine: its facts, and how it reads its arguments.
 
     Attributes:
-        name: Its name, as its program and its images have it.
-        title: Its name as its project writes it.
-        launcher: Launcher of several nodes, where none is chosen.
-        data_launcher: The same for copies of the model that the nodes share evenly.
-        default_port: HTTP port that it listens on without `--port`.
-        default_host: Address that it serves on without `--host`, None for all of the pod's.
-        port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
-            address for a Service of such a name.
-        workers_answer: Whether its processes on other nodes than the leader's answer probes.
-        health_path: Path that answers 200 once it serves.
+        name: Its name, as in its program and its images.
+        title: Its name as its project spells it.
+        launcher: Default launcher for several nodes.
+        data_launcher: Default launcher for data parallel ranks that the nodes share evenly.
+        default_port: Default of `--port`.
+        default_host: Default of `--host`, None for all addresses.
+        port_variables: Variables with port numbers, which Kubernetes sets to an address if a
+            Service has a matching name.
+        workers_answer: Whether processes on workers answer probes.
+        health_path: Path that answers 200 once the engine serves.
         probe_paths: Other paths that answer 200 to GET.
-        keyed_paths: Paths that answer 401 without the API key, if one is set (`--api-key`).
-        key_variable: Variable that sets the API key, too; None for none.
-        grpc_flags: Flags with which it speaks gRPC in place of HTTP.
-        image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
-        block_size_flag: Flag with the tokens in a block of its KV cache.
-        model_flags: Spellings of the flag with its model.
-        size_flags: Spellings by the size that they set (`tensor`, `pipeline`, `data`), the one for
-            messages first.
-        rpc_flags: Spellings of the flag with the port that coordinates copies on other nodes.
-        expert_flags: Spellings of the flag that spreads experts.
-        expert_ranks: Whether that flag has the number of ranks as its value.
-        shared_copies_flags: Flags with which data parallel copies share the accelerators.
-        rank_port_flags: Spellings of the flag that gives every rank a port of its own.
+        paths_with_api_key: Paths that answer 401 without the API key, if one is set (`--api-key`).
+        key_variable: Variable that sets the API key, None without one.
+        grpc_flags: Flags for gRPC instead of HTTP.
+        image_serves: Whether its images' entrypoint starts the engine.
+        block_size_flag: Flag for the tokens in a block of the KV cache.
+        model_flags: Spellings of the model's flag.
+        size_flags: Spellings by size (`tensor`, `pipeline`, `data`); messages use the first.
+        rpc_flags: Spellings of the flag for the port that coordinates ranks on other nodes.
+        expert_flags: Spellings of the flag for expert parallelism.
+        expert_ranks: Whether that flag's value is the number of ranks.
+        shared_copies_flags: Flags with which data parallel ranks share accelerators.
+        rank_port_flags: Spellings of the flag that gives every rank a separate port.
         supervisor: Flag and default of the port that then answers for all ranks of the pod.
-        lora_flags: Flags of LoRA adapters (`modules`) and of their limits.
-        transfer_flag: Flag without which it hands no KV cache over.
-        sidecar_protocol: What a decode engine's sidecar speaks to it; None where its connector
-            decides.
-        offloads_by_connector: Whether offloading is a KV connector of its own, named in one
-            argument with that of a transfer.
-        events: Settings of its KV cache events beyond endpoint and topic.
-        setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
-            (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
-        refuses_unknown_models: Whether a request for another model gets an error.
-        successors: What replaced arguments that were removed, where their help did not say it.
-        length_flag: Flag with the tokens of the longest sequence.
-        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
-        drain_flag: Flag with the seconds that running requests may take after SIGTERM.
+        lora_flags: Flags for LoRA adapters (`modules`) and their limits.
+        transfer_flag: Flag that enables the transfer of the KV cache.
+        sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector decides.
+        offloads_by_connector: Whether offloading is a KV connector, in the same argument as the
+            transfer's.
+        events: Settings of KV cache events in addition to endpoint and topic.
+        model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
+            (`cache dtype`), and other settings that prefill and decode should share.
+        rejects_unknown_models: Whether a request for another model gets an error.
+        successors: Replacements of removed arguments, if their help did not name them.
+        length_flag: Flag for the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds until it closes an idle connection.
+        drain_flag: Flag for the seconds that running requests may take after SIGTERM.
         metrics: Names of its load metrics.
-        metrics_flag: A flag, whether metrics need it or stop with it, and how to mend that.
-        tracing_flag: Flag with the endpoint of traces; None where releases spell it differently.
+        metrics_flag: A flag, whether metrics need it or stop with it, and the remedy.
+        tracing_flag: Flag for the endpoint of traces; None if its name depends on the release.
     """
 
     name: str
@@ -455,8 +458,8 @@ class Engine:
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
-        None when it is not known: hidden arguments, a value that is no positive integer (`$TP`),
-        or options in a file.
+        None if unknown: hidden arguments, a value that is not a positive integer (`$TP`), or
+        options in a file.
         """
         raise NotImplementedError
 
@@ -494,7 +497,7 @@ class Engine:
             if names and number is not None
         }
         if sizes.expert:
-            # SGLang's own advice: as many expert ranks as tensor ranks.
+            # SGLang recommends as many expert ranks as tensor ranks.
             ranks = (str(sizes.tensor or 1),) if self.expert_ranks else ()
             wanted["expert"] = Argument(self.expert_flags, ranks)
         if sizes.port_per_rank and self.rank_port_flags:
@@ -538,15 +541,15 @@ class EngineCommand:
 
     Attributes:
         engine: The engine, None when none is recognised.
-        program: The words before the engine's arguments as written, for example
-            `("vllm", "serve")`; empty when the image's own entrypoint runs.
-        arguments: The engine's arguments, what could be read of them, with a flag and its value
-            as two elements; `<output>` stands for an Output.
-        readable: False when an Output or a script that could not be read hides arguments.
-        serve: Whether the program is `vllm serve`, written or as the image's entrypoint: it takes
-            the model as a positional argument and obeys `--headless`.
-        program_in_args: Whether the program stands in `args` of an image whose own entrypoint
-            starts the engine, which gets those words as arguments.
+        program: The words before the engine's arguments, for example `("vllm", "serve")`; empty
+            if the image's entrypoint runs.
+        arguments: The engine's readable arguments, a flag and its value as two elements; `<output>`
+            in place of an Output.
+        readable: False if an Output or an unreadable script hides arguments.
+        serve: Whether the program is `vllm serve`, also as the image's entrypoint: it accepts the
+            model as a positional argument and `--headless`.
+        program_in_args: Whether the program is in `args` of an image whose entrypoint starts the
+            engine, which gets those words as arguments.
         argv: The words of the container.
     """
 
@@ -560,7 +563,7 @@ class EngineCommand:
     argv: Argv = field(default_factory=Argv)
 
     def has(self, *names: str) -> bool:
-        """Return whether a flag is given, in one of its spellings."""
+        """Return whether a flag is set, in one of its spellings."""
         return has_flag(self.arguments, *names)
 
     def value(self, *names: str) -> str | None:
@@ -569,13 +572,13 @@ class EngineCommand:
 
     @property
     def script(self) -> str | None:
-        """The text given to `sh -c`, when the container runs one."""
+        """The script of `sh -c`, None without one."""
         script = self.argv.script
         return None if script is None else UNKNOWN if is_output(script) else str(script)
 
     @property
     def port(self) -> int | None:
-        """The engine's `--port`; None when it is not given, or not a port number."""
+        """The engine's `--port`; None if it is not set, or not a port number."""
         port = integer(self.value(PORT_FLAG)) if self.engine is not None else None
         return port if port is not None and 0 < port < 65536 else None
 
@@ -586,7 +589,7 @@ class EngineCommand:
 
     @property
     def block_size(self) -> int | None:
-        """Tokens in a block of the KV cache, as given."""
+        """Tokens in a block of the KV cache, None if not set."""
         size = integer(self.value(self.engine.block_size_flag)) if self.engine else None
         return size if size is not None and size > 0 else None
 
@@ -601,9 +604,9 @@ class EngineCommand:
 
     @property
     def served_names(self) -> tuple[str, ...] | None:
-        """The names by which requests may ask for the model, adapters aside.
+        """The served model names, without adapters; None if unknown.
 
-        That of the model where it is given none; None where the arguments do not say it.
+        The default is the model itself.
         """
         if self.engine is None or not self.readable:
             return None
@@ -616,7 +619,7 @@ class EngineCommand:
 
     @property
     def adapter_names(self) -> tuple[str, ...] | None:
-        """The names of LoRA adapters that are loaded at the start; None where they are not known.
+        """The names of the LoRA adapters that are loaded at startup; None if unknown.
 
         Each is NAME=PATH, or JSON with a name.
         """
@@ -627,19 +630,19 @@ class EngineCommand:
 
     @property
     def requestable_names(self) -> tuple[str, ...] | None:
-        """The names by which requests may ask for the model or an adapter, None if not known."""
+        """The names of the model and its adapters in requests, None if unknown."""
         served, adapters = self.served_names, self.adapter_names
         return None if served is None or adapters is None else (*served, *adapters)
 
     @property
     def drain_seconds(self) -> int:
-        """How long running requests may take after SIGTERM, where an argument says it; else 0."""
+        """Seconds that running requests may take after SIGTERM, 0 without an argument for it."""
         flag = self.engine.drain_flag if self.engine is not None else None
         return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
 
     @property
     def rank_ports(self) -> int:
-        """Ports that the engine serves on, one for each rank that has its own."""
+        """Number of ports that the engine serves on: one, or one for each rank."""
         return self.local_ranks(1) if self._has_port_per_rank else 1
 
     @property
@@ -666,7 +669,7 @@ class EngineCommand:
 
     @property
     def connector(self) -> KvConnector | str | None:
-        """How the KV cache is handed over; see `KvCache.connector`."""
+        """The connector of the KV cache; see `KvCache.connector`."""
         return self.engine.kv_cache.connector(self) if self.engine is not None else None
 
 

@@ -25,15 +25,15 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG
 def read_command(container: Mapping[str, Any]) -> EngineCommand:
     """Parse a container's command line; never raises.
 
-    The engine is the one whose program the command line names; without a command it is the one
-    that the image's name says, and the container's name when the image is unknown. Arguments have
-    the values of the container's variables that they refer to.
+    The command line's program decides the engine; without a command the image's name does, and
+    the container's name if the image is unknown. References to the container's variables are
+    replaced by their values.
     """
     command = _read(container)
     if not any("$" in word for word in command.arguments):
         return command
     variables = read_plain_variables(container)
-    # A shell's own variables may have been assigned in its script.
+    # A script may assign the shell's variables.
     arguments = [resolved(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
@@ -74,7 +74,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
 
 
 def _image_serves(image: Image) -> bool:
-    """Return whether the image's own entrypoint starts an engine."""
+    """Return whether the image's entrypoint starts an engine."""
     return image.engine is not None and ENGINES[image.engine].image_serves
 
 
@@ -98,7 +98,7 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
     )
 
 
-#: Names by which the serving container is found, in this order.
+#: Usual names of serving containers, in order of precedence.
 _SERVING_NAMES = (*ENGINES, "engine", "main")
 _DEFAULT_PORT = 8000
 
@@ -117,8 +117,8 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
 def serving_port(container: Mapping[str, Any], command: EngineCommand, port: int | None) -> int:
     """Return the port on which a container serves.
 
-    The role's own if it is given, else the engine's `--port`, else the container port named http,
-    else the first container port, else 8000.
+    The role's `port`, else the engine's `--port`, else the container port named http, else the
+    first container port, else 8000.
     """
     chosen = port or command.port
     if chosen is not None:

@@ -1,4 +1,4 @@
-"""What each engine needs in a container that the library writes."""
+"""Defaults of generated containers for each engine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class EnginePreset:
     """A container of one engine.
 
     Attributes:
-        release: The release without a stated one. It changes with minor versions of the library
-            only, as another image restarts pods.
+        release: The default release. It changes only with minor versions of the library, because
+            a new image restarts pods.
         image: Image for GPUs, with `{release}` in it.
         cpu_image: The same for processors, None where there is none.
         amd_image: The same for GPUs of AMD, None where its name does not follow from the release.
         amd_since: The first release that has it.
         program: Words that start it.
         arguments: Arguments that every pod needs.
-        length_arguments: Those that take the longest sequence that fits: without them vLLM stops
-            where one of the model's own length does not.
-        drain_arguments: Those by which a pod that ends answers what it has begun.
+        length_arguments: Arguments for the longest sequence that fits: without them vLLM exits if
+            one of the model's full length does not fit.
+        drain_arguments: Arguments with which a terminating pod finishes its requests.
         drain_since: The first release that has them.
         cpu_variables: Variables of processors.
         cpu_cache: Bytes of KV cache that these variables ask for.

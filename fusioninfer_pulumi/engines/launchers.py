@@ -1,9 +1,9 @@
 """Writes the command lines of a replica that spans several nodes.
 
 `ray`: the leader starts a ray cluster and the engine in it, the workers join (the documents'
-form). `multiprocessing`: every node runs the engine with the engine's own multi-node arguments.
+form). `multiprocessing`: every node runs the engine with its multi-node arguments.
 `data-parallel`: every node runs its share of vLLM's data parallel ranks, the leader serves.
-`none`: command lines stay as they are written.
+`none`: command lines are not changed.
 
 LeaderWorkerSet puts `LWS_LEADER_ADDRESS` and `LWS_WORKER_INDEX` (0 on the leader) in front of every
 container's variables, so the kubelet can expand them in `command` and `args`, and a shell in its
@@ -18,21 +18,27 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import Argv
-from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script, ShellError, read_script
-from fusioninfer_pulumi.engines.command_editing import format_script_words, missing
+from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script
+from fusioninfer_pulumi.engines.command_editing import (
+    EditError,
+    format_script_words,
+    missing,
+    read_engine_script,
+)
 from fusioninfer_pulumi.engines.command_flags import has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import PARALLELISM_NOT_DIVISIBLE, STATED_TWICE
 
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
+
 #: Port of ray's head.
 RAY_PORT = 6379
-#: Variable with a pod's own address. ZeroMQ binds to addresses and not to names, so the leader of
-#: data parallel ranks needs its own (KServe's template resolves LWS_LEADER_ADDRESS for that
-#: reason).
+#: Variable with a pod's IP address. ZeroMQ binds to addresses, not to names, so the leader of data
+#: parallel ranks needs it (KServe's template resolves LWS_LEADER_ADDRESS for this reason).
 LEADER_ADDRESS_ENV = "POD_IP"
-#: The end of every refusal: how users start the nodes themselves.
+#: The end of every error: how users start the nodes themselves.
 BY_HAND = "or set launcher: none and write the leader's and the workers' commands yourself"
 #: Spellings of the flag with the number of nodes.
 NODES = ("--nnodes", "-n")
@@ -44,7 +50,7 @@ _BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` asks the head whether it is up (KubeRay's workers wait with it too). The trap
 # ends the wait on SIGTERM, which a shell that is process 1 ignores otherwise; `exec` then gives the
-# signal to ray. Once the head has answered there is no further try: if it dies, the worker ends.
+# signal to ray. After the head has answered once, the worker ends if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -59,7 +65,7 @@ exec {_JOIN}"""
 class LaunchError(ValueError):
     """Raised when a container's command cannot be launched on several nodes as asked.
 
-    The message says what is in the way and what to do, with `launcher: none` as the last resort.
+    The message has the reason and the fix, with `launcher: none` as the last resort.
     """
 
 
@@ -74,9 +80,9 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
 
 
 def launch(
-    command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool = False
+    command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, retry: bool = False
 ) -> ContainerCommand | None:
-    """Return the command line of one node of a replica; None to leave it as it is written.
+    """Return the command line of one node of a replica; None for no change.
 
     The leader serves. With `retry`, ray's workers wait for the leader instead of ending when it is
     not up yet: for groups whose restart policy would recreate them all for that.
@@ -87,12 +93,14 @@ def launch(
     if launcher is Launcher.NONE or nodes < 2:
         return None
     if command.engine is not None:
-        return command.engine.multi_node.launch(command, launcher, nodes, leads=leads, retry=retry)
+        return command.engine.multi_node.launch(
+            command, launcher, nodes, is_leader=is_leader, retry=retry
+        )
     if launcher is Launcher.RAY:
-        return ray_launch(command, leads=leads, retry=retry)
+        return ray_launch(command, is_leader=is_leader, retry=retry)
     reject_outputs(command.argv)
     if command.script is not None:
-        read_engine_script(command)
+        _read_script(command)
     raise LaunchError(
         f"launcher: {launcher.value} adds the engine's own arguments, but the container's "
         "command and image name neither vLLM nor SGLang: give it a command (for example "
@@ -100,9 +108,9 @@ def launch(
     )
 
 
-def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> ContainerCommand:
+def ray_launch(command: EngineCommand, *, is_leader: bool, retry: bool) -> ContainerCommand:
     """Start ray and then the engine on the leader, and ray alone on workers."""
-    if not leads:
+    if not is_leader:
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
     argv, program = command.argv, list(command.program)
     _reject_unquotable(argv)
@@ -127,7 +135,7 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
 
 
 def _ray_script(command: EngineCommand) -> ContainerCommand:
-    script = read_engine_script(command)
+    script = _read_script(command)
     if script.starts_ray:
         raise LaunchError(
             "the container's shell script starts ray itself, and a second ray start would fail: "
@@ -150,8 +158,8 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
 def add_to_script(
     command: EngineCommand, wanted: Callable[[EngineCall], Sequence[Argument]]
 ) -> ContainerCommand:
-    """Return a container's own script in which each start of the engine has further arguments."""
-    script = read_engine_script(command)
+    """Return a container's script with arguments added to each start of the engine."""
+    script = _read_script(command)
     text = script.text
     for call in reversed(script.calls):
         text = _with_arguments(text, call, wanted(call))
@@ -164,11 +172,11 @@ def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> 
 
 
 def add_to_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
-    """Return a container's own command and args with further arguments, where those are missing."""
+    """Return a container's command and args with the missing arguments added."""
     added = [word for argument in missing(command, wanted) for word in argument.words]
     argv = command.argv
     program, arguments = split_program(command)
-    # A program in `args` moves to `command` where the image's own entrypoint would start another.
+    # A program in `args` moves to `command` if the image's entrypoint would start another.
     end = len(program) if command.program_in_args else len(argv.command)
     if command.program_in_args or len(program) + len(arguments) > len(argv.words):
         # Where the program ends in `args`, so that `command` is only a part of it, it stays there.
@@ -176,27 +184,14 @@ def add_to_lists(command: EngineCommand, wanted: Sequence[Argument]) -> Containe
     return ContainerCommand(list(argv.command), [*argv.args, *added])
 
 
-def read_engine_script(command: EngineCommand) -> Script:
-    """Return the script of a container's shell, which starts one engine.
-
-    Raises:
-        LaunchError: When it is an Output, cannot be read, or starts none or several.
-    """
+def _read_script(command: EngineCommand) -> Script:
+    """Return the script of a container's shell, which starts one engine."""
     if is_output(command.argv.script):
         raise _output_error("the script of the container's shell")
     try:
-        script = read_script(command.argv)
-    except ShellError as problem:
-        raise LaunchError(
-            f"the container's shell script has {problem}, which is not understood, so arguments "
-            f"cannot be added to the engine in it: write the command as a list, {BY_HAND}"
-        ) from problem
-    if not script.calls:
-        raise LaunchError(
-            "the container's shell script starts no known engine (vllm serve, python3 -m "
-            "sglang.launch_server), so the place for the engine's arguments is not known: write "
-            f"the command as a list, {BY_HAND}"
-        )
+        script = read_engine_script(command)
+    except EditError as problem:
+        raise LaunchError(f"{problem}: write the command as a list, {BY_HAND}") from problem
     engines = sorted({call.engine for call in script.calls})
     if len(engines) > 1:
         raise LaunchError(
@@ -234,7 +229,7 @@ def move_model_to_front(arguments: Sequence[str]) -> list[str]:
 
 
 def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
-    """Check a stated number of nodes, and whether every node gets as many ranks.
+    """Check the number of nodes, and whether they divide the ranks evenly.
 
     All engines assert the latter, on the product of the sizes.
     """
@@ -247,7 +242,7 @@ def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             (NODES[0],),
-            f"{parallelism.written(engine.size_flags)} cannot be divided evenly among {nodes} "
+            f"{parallelism.describe(engine.size_flags)} cannot be divided evenly among {nodes} "
             "nodes, which multiprocessing needs",
         )
 

@@ -32,15 +32,15 @@ def is_gated(model: str) -> bool:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What the arguments shall say.
+    """What the arguments should set.
 
     Attributes:
         model: A repository of Hugging Face, or the path of the model's files.
         revision: Revision of the repository, None for its main branch.
         name: Name by which requests ask for it, None for the engine's default.
-        default_name: Name where neither `name` nor the arguments state one; None for the engine's.
+        default_name: Name if neither `name` nor the arguments set one; None for the engine's.
         adapters: Repository or path of each LoRA adapter by its name.
-        limits: `max_rank`, `max_adapters` and `max_cpu_adapters`, those that are stated.
+        limits: `max_rank`, `max_adapters` and `max_cpu_adapters`, those that are set.
     """
 
     model: str
@@ -146,7 +146,7 @@ def check_accelerators(
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes
-    asked = parallelism.written(engine.size_flags, nodes)
+    asked = parallelism.describe(engine.size_flags, nodes)
     flag = asked.partition(" ")[0]
     count = f"{need} accelerator{'' if need == 1 else 's'}"
     has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
@@ -157,12 +157,12 @@ def check_accelerators(
         return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
     if need == have:
         return []
-    if parallelism.stated:
+    if parallelism.is_explicit:
         message = f"{asked} uses {count}, but {has}: {have - need} stay idle"
     else:
         tensor = engine.size_flags["tensor"][0]
         message = (
-            f"no parallelism is given, so {engine.name} uses 1 accelerator, but {has}: "
-            f"give {tensor} {have}, or ask for fewer accelerators"
+            f"no parallelism is set, so {engine.name} uses 1 accelerator, but {has}: "
+            f"set {tensor} {have}, or ask for fewer accelerators"
         )
     return [warning(ACCELERATORS_IDLE, (flag,), message)]

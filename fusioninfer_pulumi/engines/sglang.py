@@ -70,7 +70,13 @@ class SglangNodes(MultiNode):
     """The launchers of SGLang."""
 
     def launch(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+        self,
+        command: EngineCommand,
+        launcher: Launcher,
+        nodes: int,
+        *,
+        is_leader: bool,
+        retry: bool,
     ) -> ContainerCommand:
         if launcher is not Launcher.MULTIPROCESSING:
             raise LaunchError(
@@ -81,7 +87,7 @@ class SglangNodes(MultiNode):
         reject_outputs(command.argv)
         index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
         rank = Argument(("--node-rank",), ("0",))
-        if not leads:
+        if not is_leader:
             rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
         arguments = [
             Argument(("--nnodes",), (str(nodes),)),
@@ -300,7 +306,7 @@ class Sglang(Engine):
                 return None  # some of its context parallel layouts reuse --dp-size for other ranks
             data = 1 if command.has(*self.shared_copies_flags) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
-        return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
+        return Parallelism(tensor, pipeline, data, None, is_explicit=bool(sizes))
 
 
 SGLANG = Sglang()

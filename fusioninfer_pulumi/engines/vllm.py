@@ -187,7 +187,7 @@ class Vllm(Engine):
             pipeline=sizes.get("pipeline", 1),
             data=sizes.get("data", 1),
             data_local=local,
-            stated=bool(sizes),
+            is_explicit=bool(sizes),
             context=sizes.get("context", 1),
         )
 

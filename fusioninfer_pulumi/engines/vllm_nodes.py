@@ -17,6 +17,7 @@ from fusioninfer_pulumi.engines.command_flags import (
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand, MultiNode
 from fusioninfer_pulumi.engines.launchers import (
     BY_HAND,
+    LAUNCHER_CONTRADICTED,
     LEADER_ADDRESS_ENV,
     NODES,
     LaunchError,
@@ -30,7 +31,6 @@ from fusioninfer_pulumi.engines.launchers import (
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 
-LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 IMAGE_WITHOUT_RAY = Rule("image-without-ray")
 RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 
@@ -55,9 +55,9 @@ PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
 _ADDRESS = ("--data-parallel-address", "-dpa")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# With these every node serves its own endpoint or holds a rank that its command states: vLLM
-# refuses them together with `--headless`, or the one template cannot say them for every node. With
-# `--headless` itself the leader would not serve.
+# With these every node serves an endpoint or has a fixed rank: vLLM rejects them together with
+# `--headless`, or one template cannot set them for every node. With `--headless` itself the leader
+# would not serve.
 _OWN_RANKS = (
     _HEADLESS.names,
     RANK,
@@ -72,17 +72,23 @@ class VllmNodes(MultiNode):
     """The launchers of vLLM."""
 
     def launch(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+        self,
+        command: EngineCommand,
+        launcher: Launcher,
+        nodes: int,
+        *,
+        is_leader: bool,
+        retry: bool,
     ) -> ContainerCommand:
         if launcher is Launcher.RAY:
-            return ray_launch(command, leads=leads, retry=retry)
+            return ray_launch(command, is_leader=is_leader, retry=retry)
         reject_outputs(command.argv)
 
         def wanted(words: Sequence[str], *, serve: bool) -> list[Argument]:
             _check_flags(launcher, words, serve=serve)
             if launcher is Launcher.DATA_PARALLEL:
-                return _rank_arguments(_local_ranks(words, nodes), leads=leads)
-            return _node_arguments(nodes, leads=leads)
+                return _rank_arguments(_local_ranks(words, nodes), is_leader=is_leader)
+            return _node_arguments(nodes, is_leader=is_leader)
 
         if command.script is not None:
             return add_to_script(command, lambda call: wanted(call.arguments, serve=call.serve))
@@ -119,18 +125,18 @@ class VllmNodes(MultiNode):
         return problems
 
 
-def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
-    """Run the same command on every node, each with its own rank.
+def _node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
+    """Run the same command on every node, with the node's rank.
 
     Data parallel ranks need no further arguments: vLLM divides them among the nodes by
     `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
     """
     index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
     rank = Argument(("--node-rank", "-r"), ("0",))
-    if not leads:
+    if not is_leader:
         rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
     arguments = [
-        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then refuses
+        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then rejects
         # `--nnodes`; later releases choose `mp` or `uni` themselves.
         Argument((EXECUTOR,), ("mp",)),
         Argument(NODES, (str(nodes),)),
@@ -139,7 +145,7 @@ def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
         Argument(("--master-port",), (str(MASTER_PORT),)),
     ]
     # Only the leader serves HTTP.
-    return arguments if leads else [*arguments, _HEADLESS]
+    return arguments if is_leader else [*arguments, _HEADLESS]
 
 
 def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> None:
@@ -162,20 +168,20 @@ def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> No
         )
 
 
-def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
+def _rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     """Run the data parallel ranks of a node, as many as `local`.
 
     As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
     describes: the other nodes run `--headless` from their first rank on, and find the leader by
     its address.
     """
-    address = LEADER_ADDRESS_ENV if leads else "LWS_LEADER_ADDRESS"
+    address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(LOCAL, (str(local),)),
         # `$NAME` is expanded by the shell alone; the kubelet would expand $(NAME) too.
         Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
     ]
-    if leads:
+    if is_leader:
         return arguments
     # With one rank a node, the rank is the node's index: no arithmetic is needed.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
@@ -228,7 +234,7 @@ def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
             f"it out, or use launcher: multiprocessing",
         )
     if command.has(*NODES) and command.value(*NODES) != "1":
-        message = "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing"
+        message = "vLLM rejects --nnodes with ray: remove it, or use launcher: multiprocessing"
         yield error(LAUNCHER_CONTRADICTED, (NODES[0],), message)
     parallelism = command.parallelism
     ray_ranks = command.value(*DATA_BACKEND) == "ray"

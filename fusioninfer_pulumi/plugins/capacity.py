@@ -23,6 +23,7 @@ from fusioninfer_pulumi.capacity_package import CapacityPackage as CapacityPacka
 from fusioninfer_pulumi.capacity_package import PlacementResult as PlacementResult
 from fusioninfer_pulumi.checks.stages import plan_service as plan_service
 from fusioninfer_pulumi.engines.command_flags import integer as integer
+from fusioninfer_pulumi.engines.engine import ARGUMENT_VALUE_INVALID as ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.engine import NIXL as NIXL
 from fusioninfer_pulumi.engines.engine import EngineCommand as EngineCommand
 from fusioninfer_pulumi.engines.engine import Parallelism as Parallelism

@@ -119,7 +119,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, leads=True)
+        edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
         # The arguments that passes added to it are for the engine, which runs on the leader.
         explicit = worker.own.get("command") or worker.own.get("args")
@@ -129,7 +129,9 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
-        edited = launchers.launch(worker.command, ctx.launcher, ctx.nodes, leads=False, retry=retry)
+        edited = launchers.launch(
+            worker.command, ctx.launcher, ctx.nodes, is_leader=False, retry=retry
+        )
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]

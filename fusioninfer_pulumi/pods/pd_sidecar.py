@@ -10,9 +10,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,
     USER,
-    SidecarRelease,
     choose_sidecar_family,
-    find_sidecar_release,
     is_sidecar,
     protocol,
 )
@@ -83,16 +81,14 @@ def plan_sidecar(
     if isinstance(family, Finding):
         findings.append(family.under(*at))
         family = pairing.family
-    release = find_sidecar_release(family)
-    assert release is not None, "only families with a sidecar are wired"
-    chosen, problems = _protocol(args, family, release, command, setup, (*at, "connector"))
+    chosen, problems = _protocol(args, family, command, setup, (*at, "connector"))
     findings += problems
     words = tuple(args.args or ())
     secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
     listen, engine = ports
     arguments = [
         f"--port={listen}",
-        f"--{release.port_flag}={engine}",
+        f"--{family.sidecar_port_flag}={engine}",
         f"--kv-connector={chosen}",
     ]
     if not has_flag(words, _SECURE):
@@ -110,7 +106,7 @@ def plan_sidecar(
         arguments.append("--tls-insecure-skip-verify=decoder")
     account = None
     explicit = spec.get("serviceAccountName")
-    if release.reads_pool and args.ssrf_protection is not False:
+    if family.sidecar_reads_pool and args.ssrf_protection is not False:
         account = explicit or object_names.sidecar(ctx.meta.service)
         pool = object_names.inference_pool(ctx.meta.service)
         arguments += [
@@ -134,11 +130,11 @@ def plan_sidecar(
 def _protocol(
     args: SidecarArgs,
     family: EppFamily,
-    release: SidecarRelease,
     command: EngineCommand,
     setup: KvConnector | None,
     at: Location,
 ) -> tuple[str, list[Finding]]:
+    known = family.sidecar_connectors
     chosen = args.connector.value if args.connector is not None else None
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
@@ -146,13 +142,13 @@ def _protocol(
         chosen = protocol(setup.names)
         if chosen is None:
             message = (
-                f"unknown protocol for {setup.name}, defaults to {release.connectors[0]}; set one "
-                f"of {', '.join(release.connectors)}"
+                f"unknown protocol for {setup.name}, defaults to {known[0]}; set one of "
+                f"{', '.join(known)}"
             )
-            return release.connectors[0], [warning(SIDECAR_PROTOCOL, at, message)]
-    chosen = chosen or release.connectors[0]
-    if chosen not in release.connectors:
-        message = f"must be one of {', '.join(release.connectors)} with {family.name}, got {chosen}"
+            return known[0], [warning(SIDECAR_PROTOCOL, at, message)]
+    chosen = chosen or known[0]
+    if chosen not in known:
+        message = f"must be one of {', '.join(known)} with {family.name}, got {chosen}"
         return chosen, [error(SIDECAR_PROTOCOL, at, message)]
     return chosen, []
 

@@ -1,8 +1,9 @@
-"""From the spec to the expanded spec: roles without a container get one.
+"""Expands a spec: roles without a container get one.
 
-A role has one written where the service has a `model` and its template names no image, or asks for
-an engine. What the user wrote wins: fields of the role, then the template by container name;
-arguments stand beside each other. Everything that is written is noted with where it comes from.
+The library generates the container of a role if the service has a `model` and the template names no
+image, or the role asks for an engine. The user's values take precedence: fields of the role, then
+the template's container of the same name; arguments are merged. Each generated value is recorded
+with its origin.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ class Expansion:
     """A service whose roles all have templates.
 
     Attributes:
-        args: The spec; the one that was given where nothing was left out.
-        values: What was written, and where it comes from.
-        engines: The engines of the containers that were written.
-        findings: What could not be written, and where the user contradicts what was.
-        incomplete: Locations of the roles whose containers could not be written.
+        args: The expanded spec; the user's if every role has a container.
+        values: Generated values with their origins.
+        engines: The engines of the generated containers.
+        findings: Why a container cannot be generated, and the user's values that conflict.
+        incomplete: Locations of the roles whose containers cannot be generated.
     """
 
     args: InferenceServiceArgs
@@ -92,7 +93,7 @@ class Expansion:
 
 
 def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
-    """Return whether the library writes the serving container of a role."""
+    """Return whether the library generates the serving container of a role."""
     if args.model is None or role.component_type is ComponentType.ROUTER:
         return False
     if role.leader_template is not None or role.worker_template is not None:
@@ -106,7 +107,7 @@ def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> b
 
 
 def expand(args: InferenceServiceArgs) -> Expansion:
-    """Write the containers that a spec leaves out."""
+    """Generate the containers that a spec leaves out."""
     args = _with_mirrored_fetcher(args)
     model = args.model
     if model is None or not any(library_generates_container(args, role) for role in args.roles):
@@ -120,16 +121,17 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         if not library_generates_container(args, role):
             roles.append(role)
             continue
-        written = _Writer(args, model, position, role)
-        roles.append(written.role())
-        values += written.values
-        if "image" not in written.own:
-            engines.append(written.running)
-        findings += [finding for finding in written.findings if finding not in findings]
-        if errors(written.findings):
+        expander = _RoleExpander(args, model, position, role)
+        roles.append(expander.role())
+        values += expander.values
+        if "image" not in expander.user_container:
+            engines.append(expander.running)
+        findings += [finding for finding in expander.findings if finding not in findings]
+        if errors(expander.findings):
             incomplete.add(("roles", position))
-    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
-    expanded = _without(args.model_copy(update=update), "engine")
+    timeouts, reasons = _extended_timeouts(args, roles)
+    expanded = _without(args.model_copy(update={"roles": roles, **timeouts}), "engine")
+    values += reasons
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
     )
@@ -144,8 +146,10 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
-def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
-    """Return timeouts of an update that are long enough for the engines to start."""
+def _extended_timeouts(
+    args: InferenceServiceArgs, roles: Sequence[RoleArgs]
+) -> tuple[dict[str, Any], list[PresetValue]]:
+    """Return timeouts of an update that are long enough for the engines to start, with reasons."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -156,18 +160,23 @@ def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str
         default=0,
     )
     if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
-        return {}
-    timeout = f"{-(-longest // 60) + 10}m"
-    return {
+        return {}, []
+    minutes = -(-longest // 60)
+    timeout = f"{minutes + 10}m"
+    reason = f"a replica may take {minutes}m to start (startup.modelSize), and 10m"
+    timeouts = {
         name: part.model_copy(update={"timeout": timeout})
         for name, part in (("wait", args.wait), ("rollout", args.rollout))
         if "timeout" not in part.model_fields_set
     }
+    # Fields of the service have no role.
+    values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in timeouts]
+    return timeouts, values
 
 
 @dataclass
-class _Writer:
-    """Writes one role."""
+class _RoleExpander:
+    """Expands one role."""
 
     args: InferenceServiceArgs
     model: ModelArgs
@@ -177,11 +186,11 @@ class _Writer:
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        stated = self.user_role.engine or self.args.engine or EngineArgs()
-        self.engine: Engine = ENGINES[stated.name.value]
-        self.preset: EnginePreset = PRESETS[stated.name.value]
-        self.release = stated.version or self.preset.release
-        default = stated.version is None
+        engine_args = self.user_role.engine or self.args.engine or EngineArgs()
+        self.engine: Engine = ENGINES[engine_args.name.value]
+        self.preset: EnginePreset = PRESETS[engine_args.name.value]
+        self.release = engine_args.version or self.preset.release
+        default = engine_args.version is None
         self.running = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
         self.model_name = hub_name(self.model.uri) or ""
         self.bytes = None
@@ -189,10 +198,12 @@ class _Writer:
             self.bytes = model_bytes(self.model, self.model_name)
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
-        self.own = self._own_container()
-        self.own_gpus = accelerators({"spec": {"containers": [self.own] if self.own else []}})
+        self.user_container = self._find_user_container()
+        self.user_gpus = accelerators(
+            {"spec": {"containers": [self.user_container] if self.user_container else []}}
+        )
         self.on_cpu = (self.user_role.accelerator or "").lower() == CPU
-        resources = self.own.get("resources") or {}
+        resources = self.user_container.get("resources") or {}
         self.on_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
             _AMD.search(self.user_role.accelerator or "")
         )
@@ -202,10 +213,10 @@ class _Writer:
         elif self.on_amd:
             pattern = self.preset.amd_image or pattern
         self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
-        # A container with the user's own arguments.
-        program = self.own.get("command") or list(self.preset.program)
-        written = {**self.own, "name": self.engine.name, "image": self.image, "command": program}
-        self.command = read_command(written)
+        # The user's arguments alone.
+        program = self.user_container.get("command") or list(self.preset.program)
+        known = {"name": self.engine.name, "image": self.image, "command": program}
+        self.command = read_command({**self.user_container, **known})
         self.length = integer(self.command.value(self.engine.length_flag))
 
     def role(self) -> RoleArgs:
@@ -233,12 +244,11 @@ class _Writer:
             fields: dict[str, Any] = {} if count is None else {"node_count": count}
             yield "multinode", MultinodeArgs(**fields, launcher=launcher)
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
-        paired = role.component_type in (ComponentType.PREFILLER, ComponentType.DECODER)
-        if paired and role.kv_transfer is None:
+        if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode needs the cache that prefill fills")
         size = self.model.size or self.bytes
-        if role.startup is None and size is not None and "startupProbe" not in self.own:
+        if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=str(size))
             origin = MODEL if self.model_name in catalogue() else CAPACITY
             origin = USER if self.model.size is not None else origin
@@ -249,7 +259,7 @@ class _Writer:
         spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not spread:
             yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
-            self._note("topologySpread", _NODE, LIBRARY, "a lost node takes one replica, if it can")
+            self._note("topologySpread", _NODE, LIBRARY, "spreads replicas over nodes, if possible")
 
     # GPUs and the split.
 
@@ -262,12 +272,12 @@ class _Writer:
                 self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
             self._note("accelerator", CPU, USER, "no GPUs")
             return Layout(0)
-        if self.on_amd and "image" not in self.own:
+        if self.on_amd and "image" not in self.user_container:
             self._check_amd_image()
         sized = role.parallelism is not None and role.parallelism.sized
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
-        gpus, reason = role.gpus or self.own_gpus, ""
+        gpus, reason = role.gpus or self.user_gpus, ""
         if gpus and not sized and sizes is None:
             self._note("gpus", str(gpus), USER, reason)
             return self._split(gpus)
@@ -289,7 +299,7 @@ class _Writer:
             )
             self._report(FIELD_REQUIRED, "accelerator", message)
             return Layout(1)
-        chosen = self._found_layout(role.accelerator)
+        chosen = self._find_layout(role.accelerator)
         if isinstance(chosen, Layout):
             self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
             return chosen
@@ -311,7 +321,7 @@ class _Writer:
             return
         self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
 
-    def _found_layout(self, accelerator: str) -> Layout | str:
+    def _find_layout(self, accelerator: str) -> Layout | str:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
         The catalogue comes first, so that the pods do not depend on what is installed; a shorter
@@ -344,18 +354,18 @@ class _Writer:
         if gpus == 1 and nodes == 1:
             return Layout(gpus)
         sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
-        stated = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
+        explicit = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
         reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
-        return Layout(gpus, ParallelismArgs(**{**sizes, **stated}), LIBRARY, reason)
+        return Layout(gpus, ParallelismArgs(**{**sizes, **explicit}), LIBRARY, reason)
 
     # The template.
 
-    def _own_container(self) -> Mapping[str, Any]:
+    def _find_user_container(self) -> Mapping[str, Any]:
         """Return the user's serving container, empty without one."""
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
-        # Another container alone is no serving one.
+        # A single container with another name is a sidecar.
         named = (self.user_role.container, *ENGINES, "engine", "main")
         return container if container["name"] in named or "image" not in container else {}
 
@@ -363,7 +373,7 @@ class _Writer:
         generated = self._container(role, chosen)
         # The arguments hold the user's already.
         arguments = {"args": generated["args"]} if "args" in generated else {}
-        serving = overlay(generated, {**self.own, **arguments})
+        serving = overlay(generated, {**self.user_container, **arguments})
         listed = [dict(container) for container in self.spec.get("containers") or ()]
         names = [container["name"] for container in listed]
         at = names.index(serving["name"]) if serving["name"] in names else len(listed)
@@ -396,7 +406,9 @@ class _Writer:
 
     def _loses_downloads(self) -> bool:
         """Return whether the engine downloads the model to a folder that no volume keeps."""
-        mounts = (str(mount.get("mountPath")) for mount in self.own.get("volumeMounts") or ())
+        mounts = (
+            str(mount.get("mountPath")) for mount in self.user_container.get("volumeMounts") or ()
+        )
         kept = self.model.cache is not None or any(
             f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
         )
@@ -405,17 +417,19 @@ class _Writer:
 
     def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """Return the generated container, before the user's is merged over it."""
-        own, preset = self.own, self.preset
-        name = own.get("name") or role.container or self.engine.name
+        user_container, preset = self.user_container, self.preset
+        name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
-        if not own.get("command"):
+        if not user_container.get("command"):
             container["command"] = list(preset.program)
             arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
-            if arguments or own.get("args"):
-                container["args"] = [*(own.get("args") or ()), *arguments]
+            if arguments or user_container.get("args"):
+                container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
-        self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
+        self._note_generated(
+            user_container, "ports", f"http {port}", RELEASE, "where the engine listens"
+        )
         variables: dict[str, tuple[str, str]] = {}
         # A sidecar of prefill/decode sends a request again if the engine closed its connection.
         if role.component_type is ComponentType.WORKER:
@@ -459,22 +473,28 @@ class _Writer:
 
     def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """Return the wanted arguments whose flags the user does not set."""
-        present = [str(word) for word in self.own.get("args") or ()]
-        stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(present)}
+        user_args = [str(word) for word in self.user_container.get("args") or ()]
+        positions = {canonical(word.partition("=")[0]): at for at, word in enumerate(user_args)}
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             words = wanted[start:end]
-            text, index = " ".join(words), stated.get(canonical(words[0]))
+            text, index = " ".join(words), positions.get(canonical(words[0]))
             if index is None:
                 missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
                 continue
-            value = present[index].partition("=")[2] or "".join(present[index + 1 : index + 2])
+            value = user_args[index].partition("=")[2] or "".join(user_args[index + 1 : index + 2])
             self._note(f"args {words[0]}", value, USER, f"in place of {text}")
             if origin == MODEL and list(words[1:]) not in ([value], []):
                 names = [container["name"] for container in self.spec.get("containers") or ()]
-                path = ("template", "spec", "containers", names.index(self.own["name"]), "args")
+                path = (
+                    "template",
+                    "spec",
+                    "containers",
+                    names.index(self.user_container["name"]),
+                    "args",
+                )
                 at = ("roles", self.position, *path, index)
                 message = f"replaces {text} of the model's recipe"
                 self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
@@ -483,7 +503,7 @@ class _Writer:
     def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """Return requests of processor and memory, and the GPUs."""
         limits: dict[str, Any] = {}
-        if chosen.gpus and not role.resource_claims and not self.own_gpus:
+        if chosen.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
         if self.on_cpu:
             size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
@@ -500,30 +520,31 @@ class _Writer:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
-        own_requests = (self.own.get("resources") or {}).get("requests") or {}
-        self._noted(own_requests, "cpu", requests["cpu"], LIBRARY, why)
-        self._noted(own_requests, "memory", requests["memory"], LIBRARY, reason)
+        user_requests = (self.user_container.get("resources") or {}).get("requests") or {}
+        self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, why)
+        self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
         return {"requests": requests, **({"limits": limits} if limits else {})}
 
     # Notes and findings.
 
     def _note_engine(self) -> None:
-        if "image" not in self.own:
+        if "image" not in self.user_container:
             origin = LIBRARY if self.running.default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
         reason = "for processors" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
-        self._noted(self.own, "image", self.image, RELEASE, reason)
-        if not self.own.get("command"):
+        self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
+        if not self.user_container.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")
         self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
 
-    def _noted(
+    def _note_generated(
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
-        """Note a value that the user may have written."""
+        """Note a value, or the user's value that takes its place."""
         if key in user_fields:
-            stated = user_fields[key]
-            value = str(stated) if isinstance(stated, (str, int)) else "as in the template"
+            user_value = user_fields[key]
+            is_plain = isinstance(user_value, (str, int))
+            value = str(user_value) if is_plain else "as in the template"
             origin, reason = USER, "template"
         self._note(key, value, origin, reason)
 

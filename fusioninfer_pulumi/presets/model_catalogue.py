@@ -23,7 +23,7 @@ class CatalogueLayout:
     Attributes:
         gpus: How many.
         expert: Whether its experts are spread over them, and not split.
-        auto: Whether it is not known that a sequence of the model's length fits.
+        auto: Whether a sequence of the model's full length may not fit.
     """
 
     gpus: int
@@ -100,10 +100,10 @@ class Layout:
 
     Attributes:
         gpus: GPUs of each pod, 0 for processors.
-        parallelism: The split; None where the user states it, or where there is none.
+        parallelism: The split; None if the user sets it or there is none.
         origin: Where the split comes from.
         reason: Why it is that.
-        auto: Whether it is not known that the model's longest sequence fits.
+        auto: Whether a sequence of the model's full length may not fit.
     """
 
     gpus: int
@@ -191,7 +191,7 @@ def is_known_model(name: str) -> bool:
 
 def find_similar_model(name: str) -> str | None:
     """Return the known model that an unknown name probably means, if there is one."""
-    # A letter or two: with less, a model that is not in the tables is taken for its neighbour.
+    # One or two letters: a lower cutoff would suggest a different model of the same family.
     return closest_name(name, _known_names(), cutoff=0.9)
 
 

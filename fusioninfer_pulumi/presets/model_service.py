@@ -45,13 +45,13 @@ def model_service(
     engine: EngineArgs | dicts.EngineArgsDict | str | None = None,
     **more: Unpack[dicts.ModelServiceDict],
 ) -> InferenceServiceArgs:
-    """Return the service of a model, whose containers the library writes.
+    """Return the service of a model, whose containers the library generates.
 
     Args:
         model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the `model` of a
             service.
-        accelerator: What each GPU is, such as `H100`; `cpu` for processors. None where `gpus` or
-            `parallelism` says their number and their memory is not to be checked.
+        accelerator: What each GPU is, such as `H100`; `cpu` for processors. None if `gpus` or
+            `parallelism` sets their number; their memory is then not checked.
         replicas: Replicas that answer.
         prefill_replicas: Replicas that compute prompts, apart from those that answer; 0 for none.
             A router pairs them.
@@ -89,10 +89,10 @@ def model_service(
 
 
 def _check_names(fields: Mapping[str, Any]) -> None:
-    """Rejects fields that are neither the service's nor its roles'."""
-    own = {"model", "roles"}
+    """Reject fields that are neither the service's nor its roles'."""
     parameters = set(inspect.signature(model_service).parameters) - {"more"}
-    known = {*parameters, *ROLE_FIELDS, *InferenceServiceArgs.model_fields} - own
+    known = {*parameters, *ROLE_FIELDS, *InferenceServiceArgs.model_fields}
+    known -= {"model", "roles"}
     findings = []
     for name in sorted(set(fields) - known):
         meant = closest_name(name, known)

@@ -34,61 +34,41 @@ VOLUMES: list[Any] = [
     {"name": "d", "projected": {"sources": [{"secret": {"name": "x"}}]}},
     {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "x"}}}},
 ]
+VOLUME_FIELDS = (
+    "secret.secretName", "configMap.name", "persistentVolumeClaim.claimName",
+    "projected.sources[0].secret.name", "ephemeral.volumeClaimTemplate.spec.storageClassName",
+)  # fmt: skip
+VOLUME_KINDS = ("Secret", "ConfigMap", "PersistentVolumeClaim", "Secret", "StorageClass")
 CLAIM = {"name": "gpus", "deviceClassName": "x", "count": 8}
+
+
+ENV = "containers[0].env[0].valueFrom.secretKeyRef.name"
+QUEUE = "schedulingStrategy.queue"
+KUEUE = {"queue": "x", "gangPolicy": {"backend": "Kueue"}}
 
 
 @pytest.mark.parametrize(
     ("manifest", "field", "kind"),
     [
         (pod(imagePullSecrets=[{"name": "x"}]), f"{AT}.imagePullSecrets[0].name", "Secret"),
-        (pod(volumes=[VOLUMES[0]]), f"{AT}.volumes[0].secret.secretName", "Secret"),
-        (pod(volumes=[VOLUMES[1]]), f"{AT}.volumes[0].configMap.name", "ConfigMap"),
-        (
-            pod(volumes=[VOLUMES[2]]),
-            f"{AT}.volumes[0].persistentVolumeClaim.claimName",
-            "PersistentVolumeClaim",
+        *(
+            (pod(volumes=[volume]), f"{AT}.volumes[0].{field}", kind)
+            for volume, field, kind in zip(VOLUMES, VOLUME_FIELDS, VOLUME_KINDS, strict=True)
         ),
-        (pod(volumes=[VOLUMES[3]]), f"{AT}.volumes[0].projected.sources[0].secret.name", "Secret"),
-        (
-            pod(volumes=[VOLUMES[4]]),
-            f"{AT}.volumes[0].ephemeral.volumeClaimTemplate.spec.storageClassName",
-            "StorageClass",
-        ),
-        (
-            pod(container(env=[secret_env()])),
-            f"{AT}.containers[0].env[0].valueFrom.secretKeyRef.name",
-            "Secret",
-        ),
-        (
-            pod(container(envFrom=[{"configMapRef": {"name": "x"}}])),
-            f"{AT}.containers[0].envFrom[0].configMapRef.name",
-            "ConfigMap",
-        ),
+        (pod(container(env=[secret_env()])), f"{AT}.{ENV}", "Secret"),
+        (pod(container(envFrom=[{"configMapRef": {"name": "x"}}])),
+         f"{AT}.containers[0].envFrom[0].configMapRef.name", "ConfigMap"),
         (pod(serviceAccountName="x"), f"{AT}.serviceAccountName", "ServiceAccount"),
         (pod(priorityClassName="x"), f"{AT}.priorityClassName", "PriorityClass"),
         (pod(runtimeClassName="x"), f"{AT}.runtimeClassName", "RuntimeClass"),
-        (
-            service(role(), schedulingStrategy={"priorityClassName": "x"}),
-            "schedulingStrategy.priorityClassName",
-            "PriorityClass",
-        ),
-        (
-            service(role(multinode=nodes(2)), schedulingStrategy={"queue": "x"}),
-            "schedulingStrategy.queue",
-            "Queue",
-        ),
-        (
-            service(role(), schedulingStrategy={"schedulerName": "volcano", "queue": "x"}),
-            "schedulingStrategy.queue",
-            "Queue",
-        ),
-        (
-            service(role(), schedulingStrategy={"queue": "x", "gangPolicy": {"backend": "Kueue"}}),
-            "schedulingStrategy.queue",
-            "LocalQueue",
-        ),
+        (service(role(), schedulingStrategy={"priorityClassName": "x"}),
+         "schedulingStrategy.priorityClassName", "PriorityClass"),
+        (service(role(multinode=nodes(2)), schedulingStrategy={"queue": "x"}), QUEUE, "Queue"),
+        (service(role(), schedulingStrategy={"schedulerName": "volcano", "queue": "x"}),
+         QUEUE, "Queue"),
+        (service(role(), schedulingStrategy=KUEUE), QUEUE, "LocalQueue"),
     ],
-)
+)  # fmt: skip
 def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, kind: str) -> None:
     (found,) = findings(manifest)
     assert (found.severity, found.path) == (Severity.WARNING, field)
@@ -133,7 +113,7 @@ def test_each_missing_object_is_reported_once() -> None:
         (pod(runtimeClassName="x"), {"without": ["node.k8s.io"]}),
     ],
 )
-def test_what_need_not_exist_is_not_reported(manifest: Any, more: Any) -> None:
+def test_optional_and_created_objects_are_not_reported(manifest: Any, more: Any) -> None:
     assert findings(manifest, **more) == []
 
 

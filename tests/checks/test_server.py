@@ -1,4 +1,4 @@
-"""What the API server's answers mean for the fields that users wrote, and what it is asked."""
+"""Dry runs on the API server: the objects sent, and findings at the users' fields."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class FakeApi(FakeCluster):
         return [each for each in self.sent if each["kind"] == kind]
 
 
-def said(
+def check(
     manifest: Manifest, refuse: Callable[[Manifest], Reply | None] = lambda _: None
 ) -> list[Finding]:
-    """What is said of a service, but for kinds that the fake does not have."""
+    """Return the findings of a service, without kinds that the fake does not have."""
     api: Any = FakeApi(refuse)
     (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     return [each for each in found if each.rule != "kind-not-installed"]
@@ -83,7 +83,7 @@ def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
     ]
 
 
-def test_each_distinct_object_is_tried_once() -> None:
+def test_each_distinct_object_is_sent_once() -> None:
     manifest = prefill_decode(decode={"replicas": 7, "multinode": nodes(2)})
     kinds = Counter(each.manifest["kind"] for each in list_dry_run_objects(plan_of(manifest)))
     # One prefiller; a leader and a worker of one decoder of seven.
@@ -91,7 +91,7 @@ def test_each_distinct_object_is_tried_once() -> None:
     assert kinds["PodGroup"] == 1
 
 
-def test_a_leader_and_its_workers_are_those_of_leader_worker_set() -> None:
+def test_derived_pods_match_those_of_leader_worker_set() -> None:
     leader, worker = tried_of(plan_of(LEADING), "Pod")
     lws = "leaderworkerset.sigs.k8s.io"
     assert leader["metadata"]["name"] == "svc-inference-0-0"
@@ -107,7 +107,7 @@ def test_a_leader_and_its_workers_are_those_of_leader_worker_set() -> None:
     assert worker["metadata"]["labels"]["fusioninfer.io/service"] == "svc"
 
 
-def test_subdomains_of_their_own() -> None:
+def test_unique_subdomains_of_workers() -> None:
     policy = {"subdomainPolicy": "UniquePerReplica"}
     manifest = service(role(multinode=nodes(2), networkConfig=policy))
     leader, worker = tried_of(plan_of(manifest), "Pod")
@@ -115,14 +115,14 @@ def test_subdomains_of_their_own() -> None:
     assert worker["spec"]["subdomain"] == "svc-inference-0-0"
 
 
-def test_a_stateful_set_is_none_that_exists() -> None:
+def test_stateful_set_has_a_free_name() -> None:
     (stateful_set,) = tried_of(plan_of(service()), "StatefulSet")
     assert stateful_set["metadata"]["name"] != "svc-inference-0"
     template_labels = stateful_set["spec"]["template"]["metadata"]["labels"]
     assert stateful_set["spec"]["selector"]["matchLabels"].items() <= template_labels.items()
 
 
-def test_the_pods_of_a_picker_need_no_account_yet() -> None:
+def test_picker_pod_is_sent_without_its_account() -> None:
     pickers = [
         each for each in tried_of(plan_of(routed()), "Pod") if "-epp-" in each["metadata"]["name"]
     ]
@@ -130,30 +130,16 @@ def test_the_pods_of_a_picker_need_no_account_yet() -> None:
     assert "serviceAccountName" not in pickers[0]["spec"]
 
 
-def test_accepted_objects_say_nothing() -> None:
-    assert said(service()) == []
-
-
-def test_a_cause_stands_at_the_users_field() -> None:
-    manifest = pod(container(imagePullPolicy="Always"))
-    (found,) = said(manifest, of_pods(RECORDED["unsupported"]))
-    assert found.rule == "api-server-refuses"
-    assert found.severity is Severity.ERROR
-    assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
-    assert 'Unsupported value: "Sometimes"' in found.message
-    assert "the Pod of LeaderWorkerSet svc-inference-0" in found.message
-
-
-def test_a_cause_in_a_worker_stands_at_its_template() -> None:
+def test_rejected_worker_is_reported_at_its_template() -> None:
     def worker(manifest: Manifest) -> Reply | None:
         its = manifest["metadata"]["name"] == "svc-inference-0-0-3"
         return (422, RECORDED["unsupported"]) if its else None
 
-    found = said(LEADING, worker)
+    found = check(LEADING, worker)
     assert [each.path for each in found] == ["roles[0].workerTemplate.spec.containers[0]"]
 
 
-def test_equal_words_about_a_template_are_said_once() -> None:
+def test_same_cause_is_reported_once() -> None:
     status = RECORDED["unsupported"]
     below = {
         "StatefulSet": "spec.template.",
@@ -167,30 +153,9 @@ def test_equal_words_about_a_template_are_said_once() -> None:
         at = below.get(manifest["kind"], "") + cause["field"]
         return 422, {**status, "details": {"causes": [{**cause, "field": at}]}}
 
-    (found,) = said(pod(container(imagePullPolicy="Always")), refuse)
+    (found,) = check(pod(container(imagePullPolicy="Always")), refuse)
     assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
     assert "rejects LeaderWorkerSet svc-inference-0" in found.message
-
-
-def test_what_the_library_added_stands_at_the_next_field_of_the_user() -> None:
-    cause = {"field": "spec.initContainers[0].env[3].name", "message": "Required value"}
-    status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
-    (found,) = said(service(), of_pods(status))
-    assert found.path == "roles[0].template.spec"
-    assert "spec.initContainers[0].env[3].name: Required value" in found.message
-    cause = {"field": "spec.containers[4].name", "message": "Required value"}
-    (found,) = said(service(), of_pods({**status, "details": {"causes": [cause]}}))
-    assert found.path == "roles[0].template.spec.containers"
-
-
-def test_a_message_without_causes_names_its_field() -> None:
-    manifest = pod(container(ports=[{"containerPort": 8000}]))
-    status = RECORDED["twice"]
-    (found,) = said(manifest, of_kind("StatefulSet", status))
-    assert found.severity is Severity.ERROR
-    assert found.path == "roles[0].template.spec.containers[0].ports"
-    words = '.spec.template.spec.containers[name="vllm"].ports: duplicate entries for key'
-    assert f"of LeaderWorkerSet svc-inference-0: {words}" in found.message
 
 
 @pytest.mark.parametrize(
@@ -201,7 +166,7 @@ def test_a_message_without_causes_names_its_field() -> None:
         ("runtime", "runtimeClassName"),
     ],
 )
-def test_what_the_program_may_create_first_is_a_warning(name: str, field: str) -> None:
+def test_missing_reference_is_a_warning(name: str, field: str) -> None:
     status = RECORDED[name]
     api: Any = FakeApi(
         lambda manifest: (
@@ -217,7 +182,7 @@ def test_what_the_program_may_create_first_is_a_warning(name: str, field: str) -
     assert [field in each["spec"] for each in api.of_kind("Pod")] == [True, False]
 
 
-def test_each_missing_object_is_said_once() -> None:
+def test_each_missing_reference_is_reported_once() -> None:
     answers = {"serviceAccountName": "account", "runtimeClassName": "runtime"}
 
     def refuse(manifest: Manifest) -> Reply | None:
@@ -231,13 +196,13 @@ def test_each_missing_object_is_said_once() -> None:
             template=template(serviceAccountName="absent", runtimeClassName="absent"),
         )
     )
-    assert [each.path for each in said(manifest, refuse)] == [
+    assert [each.path for each in check(manifest, refuse)] == [
         "roles[0].template.spec.serviceAccountName",
         "roles[0].template.spec.runtimeClassName",
     ]
 
 
-def test_a_namespace_that_does_not_exist_yet() -> None:
+def test_missing_namespace_falls_back_to_default() -> None:
     status = RECORDED["namespace"]
     manifest = service(metadata={"namespace": "absent"})
     api: Any = FakeApi(
@@ -250,7 +215,7 @@ def test_a_namespace_that_does_not_exist_yet() -> None:
     assert {each["metadata"]["namespace"] for each in api.sent} == {"absent", "default"}
 
 
-def test_a_kind_that_is_not_installed() -> None:
+def test_missing_kind_is_a_warning() -> None:
     api: Any = FakeApi()
     (found,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
     pools = [each for each in found if "InferencePool" in each.message]
@@ -264,6 +229,42 @@ WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no
 LATER = {"message": "Internal error occurred: failed calling webhook"}
 FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
 REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
+
+
+def test_accepted_objects_have_no_findings() -> None:
+    assert check(service()) == []
+
+
+def rejected(field: str) -> Manifest:
+    causes = [{"field": field, "message": "Required value"}]
+    return {"code": 422, "message": "no", "details": {"causes": causes}}
+
+
+PULLED = pod(container(imagePullPolicy="Always", ports=[{"containerPort": 8000}]))
+SPEC = "roles[0].template.spec"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "kind", "status", "field", "message"),
+    [
+        (PULLED, "Pod", RECORDED["unsupported"], f"{SPEC}.containers[0].imagePullPolicy",
+         'rejects the Pod of LeaderWorkerSet svc-inference-0: Unsupported value: "Sometimes"'),
+        # Fields that the library added are reported at the next field of the user.
+        (service(), "Pod", rejected("spec.initContainers[0].env[3].name"), SPEC,
+         "spec.initContainers[0].env[3].name: Required value"),
+        (service(), "Pod", rejected("spec.containers[4].name"), f"{SPEC}.containers",
+         "spec.containers[4].name: Required value"),
+        # An answer without causes names its field.
+        (PULLED, "StatefulSet", RECORDED["twice"], f"{SPEC}.containers[0].ports",
+         '.spec.template.spec.containers[name="vllm"].ports: duplicate entries for key'),
+    ],
+)  # fmt: skip
+def test_rejected_field_is_an_error_at_the_users_field(
+    manifest: Manifest, kind: str, status: Manifest, field: str, message: str
+) -> None:
+    (found,) = check(manifest, of_kind(kind, status))
+    assert (found.rule, found.severity, found.path) == (REFUSES, Severity.ERROR, field)
+    assert message in found.message
 
 
 @pytest.mark.parametrize(
@@ -284,11 +285,11 @@ REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
     ],
 )  # fmt: skip
 def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
-    (found,) = said(service(), of_kind(kind, status))
+    (found,) = check(service(), of_kind(kind, status))
     assert (found.severity.value, found.rule, found.path) == expected
 
 
-def test_answers_that_are_late() -> None:
+def test_late_answers_are_counted() -> None:
     plan = plan_of(service())
     results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
     (found,) = findings_of_answers(plan, results, 10.0)
@@ -296,7 +297,7 @@ def test_answers_that_are_late() -> None:
     assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
 
 
-def test_nothing_else_follows_an_answer() -> None:
+def test_final_answers_have_no_next_request() -> None:
     manifest = {"kind": "Pod", "metadata": {"namespace": "default"}, "spec": {}}
     for answer in (
         Answer(201),
@@ -321,11 +322,11 @@ def test_nothing_else_follows_an_answer() -> None:
         ("", ()),
     ],
 )
-def test_fields_of_the_server(field: str, location: tuple[str | int, ...]) -> None:
+def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> None:
     assert parsed(field) == location
 
 
-def test_values_that_are_not_known_are_stood_in_for() -> None:
+def test_unknown_values_are_replaced_by_stand_ins() -> None:
     class Output:
         """Recognised by its name and module."""
 

@@ -77,7 +77,7 @@ def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: st
 def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     made = with_command(container, edited(container, *SETTINGS))
-    leader = launch(read_command(made), Launcher.RAY, 2, leads=True)
+    leader = launch(read_command(made), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert get_flag_value(engine.arguments, "--port") == "8001"

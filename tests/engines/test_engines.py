@@ -144,7 +144,7 @@ BACKEND = "--distributed-executor-backend"
             "or use launcher: multiprocessing"))]),
         (vllm("m --nnodes 2"), "ray", [(
             "error", ("--nnodes",),
-            "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing")]),
+            "vLLM rejects --nnodes with ray: remove it, or use launcher: multiprocessing")]),
         (vllm("m -dp 2"), "ray", [(
             "warning", ("--data-parallel-size",),
             ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
@@ -271,8 +271,8 @@ def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> N
         ("vllm", "m -tp 1", 2, 1, [("warning", ("--tensor-parallel-size",),
             "--tensor-parallel-size 1 uses 1 accelerator, but the pod has 2: 1 stay idle")]),
         ("vllm", "m", 8, 2, [("warning", ("--tensor-parallel-size",),
-            ("no parallelism is given, so vllm uses 1 accelerator, but a replica has "
-            "2 nodes x 8 = 16: give --tensor-parallel-size 16, or ask for fewer accelerators"))]),
+            ("no parallelism is set, so vllm uses 1 accelerator, but a replica has "
+            "2 nodes x 8 = 16: set --tensor-parallel-size 16, or ask for fewer accelerators"))]),
         # Ranks that run in other deployments do not count.
         ("vllm", "m -tp 2 -dp 16 -dpl 4", 8, 1, []),
         ("vllm", "m -tp 4 -dp 16 -dpl 4", 8, 1, [("error", ("--tensor-parallel-size",),
@@ -288,7 +288,7 @@ def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> N
         ("sglang", "--tp 8 --dp 2", 8, 1, [("error", ("--tp-size",),
             "--tp-size 8 x --dp-size 2 needs 16 accelerators, but the pod has 8")]),
         ("sglang", "", 8, 1, [("warning", ("--tp-size",),
-            ("no parallelism is given, so sglang uses 1 accelerator, but the pod has 8: give "
+            ("no parallelism is set, so sglang uses 1 accelerator, but the pod has 8: set "
             "--tp-size 8, or ask for fewer accelerators"))]),
     ],
 )  # fmt: skip

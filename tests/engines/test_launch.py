@@ -22,11 +22,11 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 
 
 def leader_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, leads=True)
+    return launch(read_command(container), Launcher(launcher), nodes, is_leader=True)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, leads=False)
+    return launch(read_command(container), Launcher(launcher), nodes, is_leader=False)
 
 
 def shell(script: str) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def test_left_as_written(launcher: str, nodes: int) -> None:
 
 
 UNQUOTED = " is a pulumi Output, but a shell script is written from it"
-NO_ENGINE = "the container's shell script starts no known engine"
+NO_ENGINE = "the container's shell script starts neither vLLM nor SGLang"
 RAY_TWICE = "the container's shell script starts ray itself, and a second ray start would fail"
 HEADLESS = "starts workers with --headless, which only `vllm serve` obeys"
 RANKS_OF_RAY = "--data-parallel-backend ray cannot be used with launcher: {}: leave it out"

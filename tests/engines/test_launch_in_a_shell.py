@@ -29,13 +29,13 @@ SHELLS = [name for name in ("sh", "bash", "dash") if shutil.which(name)]
 
 def leader(container: dict[str, Any], launcher: str, nodes: int, **variables: str) -> list[str]:
     """The words that the leader's process gets: what the kubelet makes of command and args."""
-    return _words(container, launcher, nodes, variables, leads=True)
+    return _words(container, launcher, nodes, variables, is_leader=True)
 
 
 def worker(
     container: dict[str, Any], launcher: str, nodes: int, *, retry: bool = False, **variables: str
 ) -> list[str]:
-    return _words(container, launcher, nodes, variables, leads=False, retry=retry)
+    return _words(container, launcher, nodes, variables, is_leader=False, retry=retry)
 
 
 def _words(
@@ -45,7 +45,7 @@ def _words(
         read_command(container),
         Launcher(launcher),
         nodes,
-        leads=node["leads"],
+        is_leader=node["is_leader"],
         retry=node.get("retry", False),
     )
     assert made is not None
@@ -235,10 +235,10 @@ def test_sglang_ranks(host: Any) -> None:
 SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 
 
-def ranks(host: Any, container: dict[str, Any], *, leads: bool) -> list[str]:
+def ranks(host: Any, container: dict[str, Any], *, is_leader: bool) -> list[str]:
     """The arguments that the engine of one of four nodes gets."""
     variables = {"POD_IP": "10.0.0.7", **LWS}
-    words = (leader if leads else worker)(container, "data-parallel", 4, **variables)
+    words = (leader if is_leader else worker)(container, "data-parallel", 4, **variables)
     (call,) = host.run(words, **variables)
     arguments: list[str] = call.arguments
     return arguments
@@ -256,7 +256,7 @@ DATA_PARALLEL: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("container", DATA_PARALLEL)
 def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, Any]) -> None:
-    arguments = ranks(host, container, leads=True)
+    arguments = ranks(host, container, is_leader=True)
     assert arguments[:2] == ["serve", "m"]
     assert get_flag_value(arguments, "--data-parallel-size") == "16"
     assert get_flag_value(arguments, "--data-parallel-size-local") == "4"
@@ -268,7 +268,7 @@ def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, 
 
 @pytest.mark.parametrize("container", DATA_PARALLEL)
 def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -> None:
-    arguments = ranks(host, container, leads=False)
+    arguments = ranks(host, container, is_leader=False)
     assert arguments[:2] == ["serve", "m"]
     assert "--headless" in arguments
     assert get_flag_value(arguments, "--data-parallel-size-local") == "4"
@@ -282,5 +282,5 @@ def test_arguments_come_back_from_data_parallel_ranks(host: Any, more: list[str]
     more = [each for each in more if split_joined_flags([each]) == [each]]
     container = {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES, *more]}
     meant = [expanded(argument, {}) for argument in more]
-    arguments = ranks(host, container, leads=False)
+    arguments = ranks(host, container, is_leader=False)
     assert arguments[2 : 2 + len(SIZES) + len(more)] == [*SIZES, *meant]

@@ -73,6 +73,26 @@ def test_unsupported_engine_release_names_oldest_supported_one(image: str, oldes
     assert f"is older than {oldest}, the oldest supported release" in found
 
 
+@pytest.mark.parametrize(
+    ("fields", "probe", "reported"),
+    [
+        ({}, {"readinessProbe": {"httpGet": {"path": "/health", "port": 8000}}}, True),
+        ({"launcher": "ray"}, {"startupProbe": {"httpGet": {"path": "/", "port": 8000}}}, True),
+        ({}, {}, True),  # the library adds probes
+        ({"launcher": "none"}, {"readinessProbe": {"httpGet": {"port": 8000}}}, False),
+    ],
+)
+def test_leader_ready_with_launcher_is_reported(
+    fields: dict[str, Any], probe: dict[str, Any], *, reported: bool
+) -> None:
+    multinode = {"nodeCount": 2, "launcher": "multiprocessing", **fields}
+    manifest = service(
+        role(template=template(engine(**probe)), multinode=multinode, startupPolicy="LeaderReady")
+    )
+    found = said(manifest, "launcher-contradicted")
+    assert found == ([("warning", "roles[0].startupPolicy")] if reported else [])
+
+
 # Arguments of releases that are not known yet
 
 

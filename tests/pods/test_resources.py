@@ -198,8 +198,8 @@ def test_engine_with_too_few_accelerators_is_rejected(
         ),
         (
             engine("--model", "m", multinode=nodes(2)),
-            ("no parallelism is given, so vllm uses 1 accelerator, but a replica has 2 nodes x 8 = "
-            "16: give --tensor-parallel-size 16, or ask for fewer accelerators"),
+            ("no parallelism is set, so vllm uses 1 accelerator, but a replica has 2 nodes x 8 = "
+            "16: set --tensor-parallel-size 16, or ask for fewer accelerators"),
         ),
     ],
 )  # fmt: skip

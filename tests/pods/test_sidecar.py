@@ -9,7 +9,6 @@ from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, wo
 from samples import nodes, problems, rendered, warnings
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import find_sidecar_release
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 IMAGES = {
@@ -124,11 +123,11 @@ def test_unknown_connector_needs_a_word() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"sidecar": {"args": ["--vllm-port=1"]}},
-        "sidecar.args[0]: --vllm-port stands in kvTransfer.enginePort; remove it here",
+        "sidecar.args[0]: --vllm-port is set by kvTransfer.enginePort; remove it here",
     ),
     (
         {"sidecar": {"args": ["--connector=nixlv2"]}},
-        "sidecar.args[0]: --connector stands in kvTransfer.sidecar.connector; remove it here",
+        "sidecar.args[0]: --connector is set by kvTransfer.sidecar.connector; remove it here",
     ),
     (
         {"sidecar": {"args": ["--no-such=1"]}},
@@ -212,6 +211,6 @@ def test_user_sidecar_on_engine_port_is_a_warning() -> None:
 
 
 def test_every_family_with_a_sidecar_has_a_release() -> None:
-    assert [
-        name for name, row in FAMILIES.items() if find_sidecar_release(row) is not None
-    ] == [name for name, row in FAMILIES.items() if row.sidecar_image is not None]  # fmt: skip
+    assert [name for name, row in FAMILIES.items() if row.sidecar_flags] == [
+        name for name, row in FAMILIES.items() if row.sidecar_image is not None
+    ]

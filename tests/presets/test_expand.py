@@ -440,7 +440,11 @@ def test_an_update_waits_as_long_as_large_weights_take() -> None:
     own = InferenceServiceArgs(**service(
         short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"},
         wait={"timeout": "20m"}))  # fmt: skip
-    assert expand(own).args.wait.timeout == "20m"
+    expansion = expand(own)
+    assert expansion.args.wait.timeout == "20m"
+    (reason,) = [value for value in expansion.values if value.field.endswith(".timeout")]
+    assert (reason.role, reason.field, reason.value) == ("", "rollout.timeout", "69m")
+    assert reason.reason == "a replica may take 59m to start (startup.modelSize), and 10m"
 
 
 def test_every_value_says_where_it_comes_from() -> None:

@@ -20,16 +20,23 @@ H200         | 139.81 | vLLM 0.11.0's log                | NVIDIA-H200 NVIDIA-H2
 H20          | 95.0   | vllm-project/vllm#51041          | NVIDIA-H20                             |                                        |
 H800         | 79.18  | as H100                          | NVIDIA-H800 NVIDIA-H800-PCIe           |                                        |
 GH200        | 95.08  | nvidia-smi 97871 MiB             | NVIDIA-GH200-480GB                     |                                        |
+GB300        | 277.05 | nvidia-smi 284208 MiB            | NVIDIA-GB300                           |                                        |
+GB200        | 184.53 | nvidia-smi 189471 MiB            | NVIDIA-GB200                           | nvidia-gb200                           | p6e-gb200.*
 B300         | 267.69 | SemiAnalysisAI/InferenceX-app    | NVIDIA-B300-SXM6-AC NVIDIA-B300        | nvidia-b300                            | p6-b300.*
 B200         | 178.35 | unslothai/unsloth#3411           | NVIDIA-B200                            | nvidia-b200                            | p6-b200.*
 A100         | 79.15  | vLLM 0.8.5's log                 | NVIDIA-A100-SXM4-80GB NVIDIA-A100-80GB-PCIe | nvidia-a100-80gb                  | p4de.* Standard_ND96amsr_A100_v4 Standard_NC24ads_A100_v4 Standard_NC48ads_A100_v4 Standard_NC96ads_A100_v4
 A800         | 79.15  | as A100                          | NVIDIA-A800-SXM4-80GB NVIDIA-A800-80GB-PCIe |                                   |
 A100-40GB    | 39.38  | vllm-project/vllm#16570          | NVIDIA-A100-SXM4-40GB NVIDIA-A100-PCIE-40GB | nvidia-tesla-a100                 | p4d.* Standard_ND96asr_v4
 L40S         | 44.31  | vLLM 0.10.0's log                | NVIDIA-L40S                            |                                        | g6e.*
+L40          | 44.49  | nvidia-smi 46068 MiB             | NVIDIA-L40                             |                                        |
 L4           | 22.03  | vLLM 0.29.0's log                | NVIDIA-L4                              | nvidia-l4                              | g6.*
+A40          | 44.49  | nvidia-smi 46068 MiB             | NVIDIA-A40                             |                                        |
+A30          | 23.5   | gpu.memory label 24576           | NVIDIA-A30                             |                                        |
 A10          | 22.0   | modal-client#2797 23028 MiB      | NVIDIA-A10                             |                                        |
 A10G         | 22.0   | nvidia-smi 23028 MiB             | NVIDIA-A10G                            |                                        | g5.*
 T4           | 14.74  | vLLM 0.7.2's log                 | Tesla-T4 NVIDIA-T4                     | nvidia-tesla-t4                        | g4dn.* Standard_NC4as_T4_v3 Standard_NC8as_T4_v3 Standard_NC16as_T4_v3 Standard_NC64as_T4_v3
+V100-32GB    | 31.5   | gpu.memory label 32768           | Tesla-V100-SXM2-32GB Tesla-V100-PCIE-32GB Tesla-V100S-PCIE-32GB |                    | p3dn.* Standard_ND40rs_v2
+V100         | 15.5   | 1CatAI/1Cat-vLLM#85 16384 MiB    | Tesla-V100-SXM2-16GB Tesla-V100-PCIE-16GB | nvidia-tesla-v100                   | p3.* Standard_NC6s_v3 Standard_NC12s_v3 Standard_NC24s_v3
 RTX-PRO-6000 | 94.97  | nvidia-smi 97887 MiB             | NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition | nvidia-rtx-pro-6000              | g7e.*
 RTX-PRO-4500 | 31.38  | vllm-project/vllm#51590          | NVIDIA-RTX-PRO-4500-Blackwell-Server-Edition |                                  |
 RTX-5090     | 31.36  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-5090                |                                        |
@@ -42,6 +49,8 @@ MI300X       | 191.98 | vLLM's refusals on full ones     | AMD_Instinct_MI300X_O
 MI325X       | 255.98 | as MI300X and MI355X             | AMD_Instinct_MI325_OAM AMD_Instinct_MI325X  |                                   |
 MI355X       | 287.98 | SemiAnalysisAI/InferenceX#2522   | AMD_Instinct_MI355X_OAM AMD_Instinct_MI355X |                                   |
 """  # noqa: E501  # a table
+#: Compute capability 7.5 and 7.0; bfloat16 needs 8.0.
+_WITHOUT_BFLOAT16 = ("T4", "V100", "V100-32GB")
 
 
 def _rows() -> list[list[str]]:
@@ -49,7 +58,12 @@ def _rows() -> list[list[str]]:
 
 
 ACCELERATORS: Mapping[str, Accelerator] = {
-    name: Accelerator(name, int(float(total) * GIB), float(total) >= 70 and name[:4] != "A100")
+    name: Accelerator(
+        name,
+        int(float(total) * GIB),
+        large_batches=float(total) >= 70 and name[:4] != "A100",
+        has_bfloat16=name not in _WITHOUT_BFLOAT16,
+    )
     for name, total, *_ in _rows()
 }
 _PRODUCTS = {product: row[0] for row in _rows() for product in row[3].split()}
@@ -109,7 +123,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip()).lower()
 
 
-_SHORT = {"A100-80GB": "A100", "H100-80GB": "H100", "H200-141GB": "H200", "H100-SXM": "H100"}
+_SHORT = {
+    "A100-80GB": "A100", "H100-80GB": "H100", "H200-141GB": "H200", "H100-SXM": "H100",
+    "V100-16GB": "V100",
+}  # fmt: skip
 
 
 def by_memory(name: str, listed: int) -> Accelerator:

@@ -66,12 +66,14 @@ class Accelerator:
     Attributes:
         name: Its name, as `--accelerator` takes it.
         total: Bytes that its driver reports.
-        large_batches: Whether vLLM batches more on it: 70 GiB or more, and no A100.
+        large_batches: Whether vLLM batches more on it: 70 GiB or more, and not an A100.
+        has_bfloat16: Whether it computes in bfloat16; also where that is not known.
     """
 
     name: str
     total: int
     large_batches: bool
+    has_bfloat16: bool = True
 
 
 @dataclass(frozen=True)
@@ -561,6 +563,8 @@ class SizedEngine:
         expert_argument: Argument that spreads experts over so many ranks.
         proposal: What a proposed service runs.
         shares_experts: Whether data parallel copies share their experts.
+        rejects_bfloat16: Whether it stops where bfloat16 is asked for and the accelerator has none,
+            instead of computing in float16.
         memory: How it divides the memory of one of so many accelerators; raises `Unclear`.
     """
 
@@ -569,6 +573,7 @@ class SizedEngine:
     expert_argument: Callable[[int], tuple[str, ...]]
     proposal: Proposal
     shares_experts: bool
+    rejects_bfloat16: bool
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
@@ -588,6 +593,7 @@ SIZED: Mapping[str, SizedEngine] = {
             launcher="multiprocessing",  # its newer images have no ray
         ),
         shares_experts=True,
+        rejects_bfloat16=True,  # `check_if_supports_dtype`
         memory=vllm_memory,
     ),
     "sglang": SizedEngine(
@@ -603,6 +609,7 @@ SIZED: Mapping[str, SizedEngine] = {
         ),
         # Its copies do with `--enable-dp-attention`, whose memory is not followed.
         shares_experts=False,
+        rejects_bfloat16=False,
         memory=sglang_memory,
     ),
 }

@@ -9,12 +9,13 @@ from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
 from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
-from fusioninfer_capacity.fit.engines import Accelerator, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.lookup import model_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import shape_findings
 from fusioninfer_pulumi.plugins.capacity import (
+    ARGUMENT_VALUE_INVALID,
     MEMORY_NOT_CHECKED,
     Finding,
     InferenceServiceArgs,
@@ -27,6 +28,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     RolePlan,
     Rule,
     ServicePlan,
+    error,
     info,
     model_config_finding,
     quantity,
@@ -88,6 +90,11 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     findings += refused
     if accelerator is None:
         return None, findings
+    sized = SIZED.get(command.engine.name)
+    rejects_bfloat16 = sized is not None and sized.rejects_bfloat16
+    if rejects_bfloat16 and not accelerator.has_bfloat16 and command.value("--dtype") == "bfloat16":
+        message = f"--dtype: {accelerator.name} does not compute in bfloat16; use float16"
+        findings.append(error(ARGUMENT_VALUE_INVALID, place, message))
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:

@@ -293,6 +293,36 @@ def test_hybrid_models_have_tokens() -> None:
 
 
 @pytest.mark.parametrize(
+    ("accelerator", "image", "dtype", "rejected"),
+    [
+        ("T4", "vllm/vllm-openai:v0.32.0", "bfloat16", True),
+        ("V100", "vllm/vllm-openai:v0.32.0", "bfloat16", True),
+        ("T4", "vllm/vllm-openai:v0.32.0", "half", False),
+        ("T4", "vllm/vllm-openai:v0.32.0", "auto", False),
+        ("A30", "vllm/vllm-openai:v0.32.0", "bfloat16", False),
+        # It computes in float16 then.
+        ("T4", "lmsysorg/sglang:v0.5.23", "bfloat16", False),
+    ],
+)
+def test_bfloat16_is_rejected_on_accelerators_without_it(
+    accelerator: str, image: str, dtype: str, *, rejected: bool
+) -> None:
+    program = {"command": ["python3", "-m", "sglang.launch_server"]} if "sglang" in image else {}
+    plan = planned("--model-path" if program else "--model", "Qwen/Qwen3-0.6B", "--dtype", dtype,
+                   image=image, role={"accelerator": accelerator}, container=program)  # fmt: skip
+    found = [finding.message for finding in plan.findings if "bfloat16" in finding.message]
+    message = f"--dtype: {accelerator} does not compute in bfloat16; use float16"
+    assert found == ([message] if rejected else [])
+
+
+@pytest.mark.parametrize(
+    "name", ["GB200", "GB300", "A10", "A30", "A40", "L40", "V100", "V100-16GB"]
+)
+def test_accelerator_name_is_known(name: str) -> None:
+    assert by_name(name) is not None
+
+
+@pytest.mark.parametrize(
     ("labels", "name"),
     [
         (H100, "H100"),
@@ -309,6 +339,9 @@ def test_hybrid_models_have_tokens() -> None:
         ({"karpenter.k8s.aws/instance-gpu-name": "l4"}, "L4"),
         ({"karpenter.k8s.aws/instance-gpu-name": "a100"}, None),
         ({"karpenter.azure.com/sku-gpu-name": "H100"}, "H100"),
+        ({"nvidia.com/gpu.product": "NVIDIA-GB200"}, "GB200"),
+        ({"node.kubernetes.io/instance-type": "p3dn.24xlarge"}, "V100-32GB"),
+        ({"node.kubernetes.io/instance-type": "p3.8xlarge"}, "V100"),
         ({}, None),
     ],
 )

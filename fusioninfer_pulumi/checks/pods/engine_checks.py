@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.engine import size_findings
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.launchers import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.engines.model_arguments import (
     ACCELERATORS_TOO_FEW,
     check_accelerators,
@@ -19,6 +20,7 @@ from fusioninfer_pulumi.engines.model_arguments import (
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
+from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
@@ -90,8 +92,17 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from (finding.at(*at) for finding in findings)
 
 
-def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a launcher that has no effect."""
+def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warn of a launcher that has no effect, or whose leader is never ready."""
+    probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
+    late = ctx.role.startup_policy is StartupPolicy.LEADER_READY
+    if late and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
+        message = (
+            f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
+            "before its workers have joined, and they are created after it is ready; use "
+            "LeaderCreated"
+        )
+        yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
@@ -100,27 +111,19 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Check the arguments of all roles; report a field that roles share once."""
-    findings = [
-        finding
-        for ctx, pods in roles
-        for finding in (*_check_user_arguments(pods, ctx), *_check_added_arguments(pods, ctx))
-    ]
+    findings = [finding for ctx, pods in roles for finding in _check_arguments(pods, ctx)]
     return list(dict.fromkeys(findings))
 
 
-def _check_user_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the user's command line against the image's release."""
+def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's and the generated arguments against the image's release."""
     for pod in pods.written:
         command, variables = pod.user_command, read_plain_variables(pod.own)
-        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
+        # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
             yield finding.under(*pod.container_path)
-
-
-def _check_added_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check what fields of the role ask for against the release."""
     for finding in check_generated_arguments(pods.command, pods.leader.user_command):
         yield finding.at(*ctx.at())
 

@@ -60,10 +60,6 @@ def _other_containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
             yield container
 
 
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host.strip("[]") == "::1"
-
-
 def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine = pods.command, pods.command.engine
@@ -74,8 +70,8 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
-    host = default if explicit is None else explicit
-    if host is None or not _is_loopback(host):
+    host = (default if explicit is None else explicit) or ""
+    if not (host in ("localhost", "::1", "[::1]") or host.startswith("127.")):
         return
     # An image of the user's own may have another default.
     make_finding = error if explicit is not None else warning

@@ -10,8 +10,6 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     OWNED_FLAGS,
-    SidecarRelease,
-    find_sidecar_release,
     is_unknown,
 )
 from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL, KvConnector
@@ -98,18 +96,16 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     if plan.sidecar is None:
         return
-    release = find_sidecar_release(plan.sidecar.family)
-    assert release is not None, "only families with a sidecar are wired"
-    yield from _argument_findings(plan.sidecar, release, args, ctx)
-    yield from _protection_findings(plan.sidecar, release, args, ctx)
+    yield from _argument_findings(plan.sidecar, args, ctx)
+    yield from _protection_findings(plan.sidecar, args, ctx)
 
 
 def _protection_findings(
-    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Check whether the sidecar's release can refuse prefill addresses."""
     wanted = args.sidecar.ssrf_protection
-    if release.reads_pool or wanted is False:
+    if sidecar.family.sidecar_reads_pool or wanted is False:
         return
     at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
     name = f"the sidecar of {sidecar.family.name}"
@@ -122,7 +118,7 @@ def _protection_findings(
 
 
 def _argument_findings(
-    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Check the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
@@ -135,7 +131,7 @@ def _argument_findings(
             yield error(FLAG_UNKNOWN, (*at, index), message)
         elif name in OWNED_FLAGS:
             yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
-        elif name not in release.flags:
+        elif name not in family.sidecar_flags:
             make_finding = warning if own_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"
             yield make_finding(FLAG_UNKNOWN, (*at, index), message)
@@ -265,7 +261,9 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         (ctx, pods, setup)
         for ctx, pods in roles
         if ctx.role.component_type in PAIRED
-        and isinstance(setup := _read_connector(pods), KvConnector)
+        and isinstance(
+            setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
+        )
     ]
     if not known:
         return
@@ -292,12 +290,6 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
                 f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
                 f"with {wanted.name} ({engines[1]}); use the same in all prefillers and decoders",
             )
-
-
-def _read_connector(pods: RolePods) -> KvConnector | str | None:
-    if pods.kv is not None and pods.kv.connector is not None:
-        return pods.kv.connector
-    return pods.command.connector
 
 
 def _engine_name(pods: RolePods) -> str | None:

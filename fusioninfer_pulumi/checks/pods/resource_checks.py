@@ -178,12 +178,25 @@ SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
+    command, engine = pods.command, pods.command.engine
+    checked = engine is not None and engine.checks_shared_memory(command, ctx.launcher)
+    shares = checked or _ranks_in_pod(pods, ctx) > 1
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.user_command.engine is not None
-        if shares and runs and _shares_by_memory(pod):
-            yield from _shared_memory(pod)
+        # Ranks on TPUs and Neuron devices do not share memory.
+        linked = any(name.startswith(_OTHER_LINKS) for name, _ in _amounts(pod))
+        missing = not pod.spec.get("hostIPC") and mounted(pod.container, SHARED_MEMORY) is None
+        if shares and runs and not linked and missing:
+            yield warning(
+                SHARED_MEMORY_MISSING,
+                (*pod.container_path, "volumeMounts"),
+                "ranks of one pod need more shared memory than the default of 64Mi; mount an "
+                f"emptyDir of medium Memory at {SHARED_MEMORY}",
+            )
         yield from _above_limits(pod, ctx)
+
+
+_OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
@@ -193,33 +206,6 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
         return 1
     copy = sizes.tensor * sizes.pipeline * sizes.context
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
-
-
-def _is_checked(pods: RolePods, ctx: Context) -> bool:
-    engine = pods.command.engine
-    return engine is not None and engine.checks_shared_memory(pods.command, ctx.launcher)
-
-
-def _shares_by_memory(pod: Pod) -> bool:
-    """Whether ranks hand data over by shared memory: those of TPUs and Neuron devices do not."""
-    resources = pod.container.get("resources") or {}
-    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return not any(str(name).startswith(_OTHER_LINKS) for name in asked)
-
-
-_OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
-
-
-def _shared_memory(pod: Pod) -> Iterator[Finding]:
-    if pod.spec.get("hostIPC"):
-        return
-    if mounted(pod.container, SHARED_MEMORY) is None:
-        yield warning(
-            SHARED_MEMORY_MISSING,
-            (*pod.container_path, "volumeMounts"),
-            "ranks of one pod need more shared memory than the default of 64Mi; mount an "
-            f"emptyDir of medium Memory at {SHARED_MEMORY}",
-        )
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:

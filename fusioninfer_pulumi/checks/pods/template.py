@@ -50,7 +50,11 @@ def check_template(
     for key in ("initContainers", "containers"):
         for index, container in known_mappings(spec.get(key)):
             at: Location = ("spec", key, index)
-            yield from resource_findings((*at, "resources"), container.get("resources"), claims)
+            resources = known_mapping(container.get("resources"))
+            yield from _requirements((*at, "resources"), resources)
+            for position, claim in known_mappings(resources.get("claims")):
+                place = (*at, "resources", "claims", position)
+                yield from check_name_exists(place, claim, claims, "claim")
             yield from _port_names(at, container)
             for position, mount in known_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
@@ -123,21 +127,6 @@ def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for index, item in enumerate(known_list(value)):
         if isinstance(item, Mapping):
             yield index, item
-
-
-def resource_findings(
-    at: Location, resources: Any, claims: Collection[str] | None
-) -> Iterator[Finding]:
-    """Check the resources of a container.
-
-    Args:
-        at: Where they stand.
-        resources: The resources.
-        claims: Names of the pod's `resourceClaims`, None where they are not known.
-    """
-    yield from _requirements(at, known_mapping(resources))
-    for index, claim in known_mappings(known_mapping(resources).get("claims")):
-        yield from check_name_exists((*at, "claims", index), claim, claims, "claim")
 
 
 def check_name_exists(
