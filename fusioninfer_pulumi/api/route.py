@@ -91,8 +91,8 @@ class HttpRouteArgs(SpecModel):
                 "has no effect: no route is created, because another one leads to the pool "
                 f"({self.external_field}); remove one of them"
             )
-            fields = sorted(self.model_fields_set - {to_snake(self.external_field)})
-            yield from reject_fields(at, self, fields, message)
+            others = sorted(self.model_fields_set - {to_snake(self.external_field)})
+            yield from reject_fields(at, self, others, message)
 
 
 class GatewayRefArgs(SpecModel):

@@ -218,8 +218,8 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
     picker, route, gateway = role.endpoint_picker, role.httproute, role.gateway
     if role.endpoint_picker_config is not None:
         message = "conflicts with endpointPickerConfig; remove one of them"
-        fields = ("strategy", "scorers")
-        yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
+        chosen = ("strategy", "scorers")
+        yield from reject_fields(at, role, chosen, message, FIELDS_EXCLUDE_EACH_OTHER)
     if not role.picks_endpoints and picker is not None:
         message = "has no effect with endpointPicker.enabled: false; remove one of them"
         yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
