@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -117,6 +119,11 @@ class Finding:
         return f"{kind}{place}{self.text}{below}"
 
 
+def with_rule(finding: Finding) -> str:
+    """Return a finding as text, with its rule in brackets."""
+    return f"{finding} [{finding.rule}]" if finding.rule else str(finding)
+
+
 def one_line(text: str) -> str:
     """Return a text with control characters escaped, which would break or colour a line."""
     if text.isprintable():
@@ -143,22 +150,36 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 
 
 class InvalidServiceError(ValueError):
-    """Raised for an invalid input; its text has one line for each finding.
+    """Raised for an invalid input; its text has one line for each finding, with its rule.
+
+    In a Pulumi program it is a `pulumi.RunError`, too, which Pulumi prints without a traceback.
 
     Attributes:
         findings: All errors, not only the first.
         titles: File or service of each finding, in the same order; empty text if there is only one.
     """
 
+    def __new__(cls, *_: object) -> InvalidServiceError:
+        """Return the error, which is a `RunError` of Pulumi if that is imported."""
+        if cls is InvalidServiceError and "pulumi" in sys.modules:
+            return super().__new__(_program_error())
+        return super().__new__(cls)
+
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         super().__init__(
             "\n".join(
-                f"{one_line(source)}: {finding}" if source else str(finding)
+                f"{one_line(source)}: {with_rule(finding)}" if source else with_rule(finding)
                 for source, finding in zip(self.titles, self.findings, strict=True)
             )
         )
+
+
+@functools.cache
+def _program_error() -> type[InvalidServiceError]:
+    bases = (InvalidServiceError, sys.modules["pulumi"].RunError)
+    return type(InvalidServiceError.__name__, bases, {"__module__": __name__})
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -12,6 +12,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_rules import ROUTER_FIELDS
 from fusioninfer_pulumi.api.spec_model import DOCSTRINGS
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
@@ -177,18 +179,34 @@ def _dicts() -> str:
         for name, schema in schemas.items()
         if "properties" in schema
     ]
-    classes.append(_model_service(schemas))
+    classes += [_router(schemas), _model_service(schemas)]
     return _formatted("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
 
 
 def _model_service(schemas: dict[str, Any]) -> str:
-    """The fields that `model_service` takes beside its own parameters."""
-    lines = [
-        "class ModelServiceDict(TypedDict, total=False):",
-        '    """Further fields of `model_service`, of the service and its roles."""',
-    ]
+    """Return the fields that `model_service` accepts in addition to its parameters."""
     service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
-    for model, names in ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service)):
+    fields = ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service))
+    words = "Further fields of `model_service`, of the service and its roles."
+    return _selected("ModelServiceDict", words, fields, schemas)
+
+
+def _router(schemas: dict[str, Any]) -> str:
+    """Return the fields of the router of `model_service`."""
+    names = ("name", *ROUTER_FIELDS, "pod_labels", "pod_annotations")
+    fields = ((MODELS["RoleArgs"], names),)
+    return _selected("RouterDict", "The router of `model_service`.", fields, schemas)
+
+
+def _selected(
+    title: str,
+    words: str,
+    fields: Iterable[tuple[type[BaseModel], Sequence[str]]],
+    schemas: dict[str, Any],
+) -> str:
+    """Return the class of some fields of models."""
+    lines = [f"class {title}(TypedDict, total=False):", f'    """{words}"""']
+    for model, names in fields:
         properties = schemas[model.__name__]["properties"]
         for name in names:
             model_schema = properties[model.model_fields[name].alias or name]

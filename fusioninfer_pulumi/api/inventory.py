@@ -90,7 +90,7 @@ class NodePoolArgs(SpecModel):
     taints: list[TaintArgs] = Field(default_factory=list)
     """Taints that all of its nodes have."""
 
-    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    cost: Annotated[float, Field(ge=0)] = 0
     """Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest
     pools that work are taken first."""
 

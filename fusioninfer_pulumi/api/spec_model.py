@@ -90,6 +90,7 @@ class SpecModel(BaseModel):
         populate_by_name=True,
         extra="forbid",
         strict=True,
+        allow_inf_nan=False,
         frozen=True,
         defer_build=True,
         serialize_by_alias=True,

@@ -18,7 +18,6 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.endpoint import refusal, select_listeners
 from fusioninfer_pulumi.routing.gateway_implementations import (
     IMPLEMENTATIONS,
@@ -34,7 +33,6 @@ from fusioninfer_pulumi.routing.service_gateway import find_implementation
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     NAME_TOO_LONG,
-    OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -341,13 +339,6 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
                     f"{grant.to_name} without a ReferenceGrant in its namespace; referenceGrants: "
                     "true creates it",
                 )
-        elif created and is_output(namespace):
-            yield error(
-                OUTPUT_NOT_ALLOWED,
-                grant.at,
-                "the ReferenceGrant's name contains the service's namespace: pass it as a string, "
-                "not an Output",
-            )
         elif not created:
             yield warning(
                 REFERENCE_GRANT_MISSING,

@@ -1522,6 +1522,68 @@ class WarmUpJobArgsDict(TypedDict, total=False):
     """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
 
 
+class RouterDict(TypedDict, total=False):
+    """The router of `model_service`."""
+
+    name: str
+    """Name of the role, unique in the service; part of its objects' names."""
+
+    strategy: (
+        Strategy
+        | Literal[
+            "prefix-cache",
+            "kv-cache-utilization",
+            "queue-size",
+            "lora-affinity",
+            "pd-disaggregation",
+        ]
+        | None
+    )
+    """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
+    `pd-disaggregation` where prefill and decode are separate roles."""
+
+    scorers: Mapping[str, float] | None
+    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+
+    httproute: HttpRouteArgs | HttpRouteArgsDict | None
+    """Routers only: the spec of a Gateway API HTTPRoute."""
+
+    gateway: GatewayArgs | GatewayArgsDict | None
+    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
+    that exist."""
+
+    endpoint_picker: EndpointPickerArgs | EndpointPickerArgsDict | None
+    """Routers only: the endpoint picker's image, pods and behaviour."""
+
+    endpoint_picker_config: str | None
+    """Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."""
+
+    pool: PoolArgs | PoolArgsDict | None
+    """Routers only: guards the InferencePool."""
+
+    model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
+    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
+    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+
+    network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
+    """Routers only: lets only the gateway and the picker reach the pods; by default where
+    `gateway.implementation` says where the gateway's proxies run."""
+
+    reference_grants: bool | None
+    """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
+    namespaces; by default they are asked for in a warning."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
+    service's, and those of a template over both. Values may be Outputs. A change restarts the
+    pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    the pods."""
+
+
 class ModelServiceDict(TypedDict, total=False):
     """Further fields of `model_service`, of the service and its roles."""
 
