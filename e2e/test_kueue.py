@@ -14,9 +14,12 @@ from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
 from e2e.harness.pods import is_condition_true
-from fusioninfer_pulumi.checks.cluster_checks import check_gang_backends, check_named_objects
+from fusioninfer_pulumi.checks.cluster_checks import (
+    check_gang_backends,
+    check_named_objects,
+    check_quotas,
+)
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
-from fusioninfer_pulumi.checks.quotas import check_quotas
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus

@@ -42,8 +42,6 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
-
-
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 

@@ -17,10 +17,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, resolve_rollout
 
 SERVICE_NOT_FOUND = Rule("service-not-found")
-
 ROUTES_CONFLICT = Rule("routes-conflict")
-
-
 SPLIT_TARGET_SCALED_TO_ZERO = Rule("split-target-scaled-to-zero")
 
 

@@ -281,10 +281,9 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 GANG_DEADLOCK,
                 (*at, "subGroupPolicy"),
-                f"Volcano never schedules several subgroups with the annotation {several}, "
-                "because it requires all pods of a replica on the same nodes; remove the "
-                "annotation, "
-                "or set schedulingStrategy.gangPolicy.mode to Off",
+                f"Volcano never schedules several subgroups with the annotation {several}, because "
+                "it requires all pods of a replica on the same nodes; remove the annotation, or "
+                "set schedulingStrategy.gangPolicy.mode to Off",
             )
 
 
@@ -359,8 +358,7 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
             KUEUE_LABEL,
             ("metadata", "labels", key),
             "is copied to all objects, so replicas wait in a queue that the plan does not know; "
-            "set "
-            "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
+            "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting; remove it, and set "
     message += "schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"

@@ -233,9 +233,8 @@ def explain_missing_load(scorers: str) -> str:
     """Describe what happens with these scorers alone."""
     return (
         f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
-        "three "
-        "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
-        "37 % with load (docs/routing.md)"
+        "three pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, "
+        "and 37 % with load (docs/routing.md)"
     )
 
 

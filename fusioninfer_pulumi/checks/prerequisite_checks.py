@@ -242,10 +242,9 @@ class Prerequisites:
                 STATEFULSET_KEEPS_BROKEN_PODS,
                 (),
                 f"Kubernetes: {format_release(release)} does not replace what is broken "
-                "(kubernetes#137409): a replica that never became ready stays so through an "
-                "update that repairs it, until its leader pod is deleted or the update has "
-                f"strategy Recreate; wanted before {format_release(first)}, or after "
-                f"{format_release(last)}",
+                "(kubernetes#137409): a replica that never became ready stays so through an update "
+                "that repairs it, until its leader pod is deleted or the update has strategy "
+                f"Recreate; wanted before {format_release(first)}, or after {format_release(last)}",
             )
         for feature in FEATURES:
             services = [

@@ -30,7 +30,6 @@ from fusioninfer_pulumi.topology.service_topology import Topology
 
 UPDATE_NEEDS_ROOM = Rule("update-needs-room")
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
-
 STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
 MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-replicas")
@@ -167,8 +166,7 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             FIELD_OUT_OF_PLACE,
             locate_rollout_field(role, "max_surge"),
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
-            "has "
-            "exactly one replica",
+            "has exactly one replica",
         )
     if not per_role:
         return

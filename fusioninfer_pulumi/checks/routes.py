@@ -37,11 +37,8 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
-
 GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
 LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
-
-
 PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 
 
@@ -121,18 +118,11 @@ def _no_listener(parent: ParentPlan) -> str:
 
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
-
 SEVERAL_POOLS_UNSUPPORTED = Rule("several-pools-unsupported")
-
-
 REFERENCE_GRANT_MISSING = Rule("reference-grant-missing")
-
 ROLE_WITHOUT_REQUESTS = Rule("role-without-requests")
 DISAGGREGATION_ROLE_MISSING = Rule("disaggregation-role-missing")
-
 ROUTE_MISSING = Rule("route-missing")
-
-
 NETWORK_POLICY = Rule("network-policy")
 
 
@@ -345,8 +335,7 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
                 grant.at,
                 f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}, which "
                 f"requires a ReferenceGrant there, from {grant.from_kind} in the service's "
-                "namespace; "
-                "referenceGrants: true creates it",
+                "namespace; referenceGrants: true creates it",
             )
 
 

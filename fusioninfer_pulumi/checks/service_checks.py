@@ -27,7 +27,6 @@ from fusioninfer_pulumi.rules.common import (
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-
 SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
 #: Role names that collide with the names of the router's objects.
@@ -145,8 +144,7 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
             f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
-            "decoders; "
-            f"{remedy}",
+            f"decoders; {remedy}",
         )
     entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry:

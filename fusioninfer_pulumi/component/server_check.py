@@ -66,12 +66,12 @@ def check_on_server(
 def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
-    from fusioninfer_pulumi.checks import cluster_checks, quotas, server_dry_run  # noqa: PLC0415  # start-up time: few previews read a cluster
+    from fusioninfer_pulumi.checks import cluster_checks, server_dry_run  # noqa: PLC0415  # start-up time: few previews read a cluster
 
     started = time.monotonic()
     api = client.KubernetesApi(kubeconfig, context)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
-    (over_quota,) = quotas.check_quotas(api, [placed])
+    (over_quota,) = cluster_checks.check_quotas(api, [placed])
     (of_backend,) = cluster_checks.check_gang_backends(api, [plan])
     # All of it shares the time of a preview.
     left = max(1.0, _SECONDS - (time.monotonic() - started))

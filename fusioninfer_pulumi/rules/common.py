@@ -6,10 +6,7 @@ FIELD_REQUIRED = Rule("field-required")
 OUT_OF_RANGE = Rule("out-of-range")
 RELEASE_WITHOUT_FEATURE = Rule("release-without-feature")
 UNKNOWN_VALUE = Rule("unknown-value")
-
-
 UNKNOWN_KEY = Rule("unknown-key")
-
 CLUSTER_MUST_HAVE = Rule("cluster-must-have")
 ENGINE_WITHOUT_METRICS = Rule("engine-without-metrics")
 DUPLICATE_KEY = Rule("duplicate-key")
@@ -27,9 +24,7 @@ WRONG_TYPE = Rule("wrong-type")
 FIELDS_EXCLUDE_EACH_OTHER = Rule("fields-exclude-each-other")
 NAME_NOT_FOUND = Rule("name-not-found")
 ARGUMENTS_UNREADABLE = Rule("arguments-unreadable")
-
 PODS_DERIVED = Rule("pods-derived")
-
 COMMAND_NOT_EDITABLE = Rule("command-not-editable")
 ENGINE_UNKNOWN = Rule("engine-unknown")
 TAKEN_BY_TEMPLATE = Rule("taken-by-template")

@@ -10,7 +10,7 @@ from clusters import FakeCluster, stored
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.quotas import check_quotas, quota_namespaces
+from fusioninfer_pulumi.checks.cluster_checks import check_quotas, quota_namespaces
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 

@@ -10,8 +10,8 @@ import pytest
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import cluster_checks, quotas, server_dry_run
-from fusioninfer_pulumi.checks.quotas import QUOTA_TOO_SMALL
+from fusioninfer_pulumi.checks import cluster_checks, server_dry_run
+from fusioninfer_pulumi.checks.cluster_checks import QUOTA_TOO_SMALL
 from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
 from fusioninfer_pulumi.component import server_check
 from fusioninfer_pulumi.findings import Finding, error, warning
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setattr(server_check, "has_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", made.connect)
     monkeypatch.setattr(server_dry_run, "check_on_api_server", made.check_on_api_server)
-    monkeypatch.setattr(quotas, "check_quotas", made.check_quotas)
+    monkeypatch.setattr(cluster_checks, "check_quotas", made.check_quotas)
     monkeypatch.setattr(cluster_checks, "check_gang_backends", lambda *_: [()])
     return made
 

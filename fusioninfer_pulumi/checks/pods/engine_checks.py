@@ -25,8 +25,6 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")
-
-
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 
 

@@ -23,7 +23,6 @@ from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
-
 PORT_NOT_SERVED = Rule("port-not-served")
 ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 

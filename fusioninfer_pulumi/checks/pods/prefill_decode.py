@@ -21,7 +21,6 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
 POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
-
 KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 SIDECAR_PROTECTION = Rule("sidecar-protection")
 KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
@@ -217,7 +216,14 @@ def _check_pair(
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.rejects_unknown_models:
-        yield from _check_served_names(prefiller, decoder, is_rejected="served name" in agreed)
+        names, known = decode.served_names or (), prefill.served_names
+        missing = [name for name in names if known is not None and name not in known]
+        # Requests keep the name of their model on their way to the prefiller.
+        make_finding = error if "served name" in agreed and len(missing) == len(names) else warning
+        if missing:
+            message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
+            message += "both the same --served-model-name"
+            yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
         make_finding = error if paired else warning
@@ -226,27 +232,6 @@ def _check_pair(
             f"its {flag} does not match that of role {first.role.name}: {why}; use the same in both"
         )
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
-
-
-def _check_served_names(
-    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, is_rejected: bool
-) -> Iterator[Finding]:
-    served = [pods.command.served_names for _, pods in (prefiller, decoder)]
-    if served[0] is None or served[1] is None:
-        return
-    missing = [name for name in served[1] if name not in served[0]]
-    if not missing:
-        return
-    # Requests keep the name of their model on their way to the prefiller.
-    make_finding: _MakeFinding = (
-        error if is_rejected and len(missing) == len(served[1]) else warning
-    )
-    yield make_finding(
-        PAIRED_SETTINGS_DIFFER,
-        decoder[0].at(),
-        f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
-        "same --served-model-name",
-    )
 
 
 _WRONG_WAY = {
@@ -315,7 +300,6 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         yield warning(
             SERVED_MODELS_DIFFER,
             ctx.at(),
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
-            "pods of both receive requests, so some get 404; give both the same "
-            "--served-model-name",
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: pods "
+            "of both receive requests, so some get 404; give both the same --served-model-name",
         )

@@ -29,7 +29,6 @@ from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
-
 ACCELERATORS_BESIDE_CLAIMS = Rule("accelerators-beside-claims")
 
 #: Devices that no engine computes on.
@@ -168,10 +167,8 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
 
 
 DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
-
 MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
 MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
-
 SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
