@@ -56,7 +56,7 @@ def main() -> int:
     for language in ("python", "yaml"):
         for name, text in TEMPLATE.files(language).items():
             (ROOT / "templates" / language / name).write_text(text, encoding="utf-8")
-    for project in sorted((ROOT / "examples").rglob("__main__.py")):
+    for project in sorted((ROOT / "examples").rglob("expected.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(
             [*command, str(project.parent)], capture_output=True, text=True, check=True

@@ -33,16 +33,16 @@ def smallest_layout(
     length: int | None,
     arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """The layout with the fewest accelerators, on nodes of 8; or why none is known.
+    """Return the layout with the fewest accelerators, on nodes of 8, or why none is known.
 
-    `arguments` are what the engine gets beside its sizes.
+    `arguments` are the engine's arguments other than its sizes.
     """
     kind = named_accelerator(accelerator)
     if kind is None:
         return f"{shown(accelerator)} is not known: name one such as H100, or its memory: 80Gi"
     architecture = _architecture(model)
     if architecture is None:
-        return f"{model.uri} is not in the table of models; model.config would say it, too"
+        return f"unknown model {model.uri}: set model.config"
     wish = Wish(
         hub_name(model.uri) or model.uri,
         architecture,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
 from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.pods.prefill_decode import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import (
@@ -37,9 +37,25 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
+FAILURE_MODE_IGNORED = Rule("failure-mode-ignored")
 GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
 LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 PICKER_TLS_REQUIRED = Rule("picker-tls-required")
+
+
+def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
+    """Warn if the gateway ignores `failureMode`."""
+    picker = parts.args.endpoint_picker
+    if not parts.args.picks_endpoints or picker is None:
+        return
+    gateway = find_implementation(parts.args)
+    if picker.failure_mode is FailureMode.FAIL_OPEN and gateway.honours_failure_mode is False:
+        yield warning(
+            FAILURE_MODE_IGNORED,
+            (*parts.at, "endpointPicker", "failureMode"),
+            f"{gateway.name} ignores FailOpen and always drops requests while the endpoint picker "
+            "does not respond (FailClose)",
+        )
 
 
 def gateway_findings(parts: Routing) -> Iterator[Finding]:
@@ -364,6 +380,7 @@ Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     pool_findings,
+    failure_mode_findings,
     gateway_findings,
     route_findings,
     several_pools_findings,

@@ -1,4 +1,4 @@
-"""The commands: each reads its sources, says what is wrong with them, and prints its result."""
+"""The commands: each reads its sources, reports their findings, and prints its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
-from fusioninfer_pulumi.cli.read_sources import read_separately, read_sources
+from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
@@ -35,7 +35,7 @@ def render(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options)
     _place_all(options, sources)
     objects = [item for source in sources for item in source.rendered()]
-    if _refused(options, sources):
+    if _report_findings(options, sources):
         return 2
     print_objects(objects, options.output)
     return 0
@@ -59,7 +59,7 @@ def plan(options: argparse.Namespace) -> int:
         ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
-    status = 2 if _refused(options, sources, quiet=quiet) else 0
+    status = 2 if _report_findings(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None
@@ -119,14 +119,14 @@ def _updates(
         read_diff_side(source.name, options) if source.is_project else source for source in sources
     ]
     objects, *new_objects = [source.rendered() for source in (old, *new)]
-    refused = [
+    invalid = [
         located
         for source in (old, *new)
         for located in source.findings
         if located[1].severity is Severity.ERROR
     ]
-    if refused:
-        report(refused, _texts([old]))
+    if invalid:
+        report(invalid, _texts([old]))
         return None
     plans = old.plans, [plan for source in new for plan in source.plans]
     return timelines(objects, [item for items in new_objects for item in items], plans)
@@ -139,7 +139,7 @@ def dashboards(options: argparse.Namespace) -> int:
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
-    if _refused(options, sources):
+    if _report_findings(options, sources):
         return 2
     folder = Path(options.directory)
     try:
@@ -166,7 +166,7 @@ def convert(options: argparse.Namespace) -> int:
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
-    if _refused(options, sources):
+    if _report_findings(options, sources):
         return 2
     (source,) = sources
     services = [document.args for document in source.planned]
@@ -187,7 +187,7 @@ def convert(options: argparse.Namespace) -> int:
 
 
 def _converted_kinds() -> str:
-    """What `convert` says where nothing becomes a service."""
+    """Returns the message of `convert` without a service."""
     from fusioninfer_pulumi.api.service import KIND
     from fusioninfer_pulumi.loading.importer import importers
 
@@ -200,7 +200,7 @@ def place(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options)
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
-    status = 2 if _refused(options, sources) else 0
+    status = 2 if _report_findings(options, sources) else 0
     if placement is None or (status and unplanned):
         return status
     plans = [plan for source in sources for plan in source.plans]
@@ -244,10 +244,9 @@ def init(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
-    if options.inventory is None and options.previous is None:
-        sources = read_separately(options.sources, options)
-    else:
-        sources = read_sources(options.sources, options)
+    unplaced = options.inventory is None and options.previous is None
+    sources = read_sources(options.sources, options, several_stacks=unplaced)
+    if not unplaced:
         _place_all(options, sources)
     if options.server or options.context is not None:
         # The client takes long to import.
@@ -255,19 +254,19 @@ def check(options: argparse.Namespace) -> int:
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
-        return 2 if _refused(options, sources) else 0
-    refused = _judged(options, sources)
+        return 2 if _report_findings(options, sources) else 0
+    stopped = _has_stopping_findings(options, sources)
     report(_visible(options, sources), _texts(sources), options.output)
-    return 2 if refused else 0
+    return 2 if stopped else 0
 
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import chosen, print_rule, print_rule_table, rule_json
+    from fusioninfer_pulumi.cli.rule_texts import print_rule, print_rule_table, rule_json
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
-        listed = list(chosen(options.search, options.severity))
+        listed = list(all_rules().values())
         if options.output == "json":
             print_json([rule_json(rule) for rule in listed])
         else:
@@ -298,7 +297,7 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
-    if _refused(options, [both.old, both.new], judged=both.judged):
+    if _report_findings(options, [both.old, both.new], judged=both.judged):
         return 2
     if not options.show_secrets:
         # Each mask carries a mark of its value, so that a changed credential is a difference.
@@ -325,7 +324,7 @@ def diff(options: argparse.Namespace) -> int:
 def _cache_notes(
     old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
 ) -> Iterator[str]:
-    """What a change does to KV caches, of services whose accelerators are known in both."""
+    """Changes of KV cache sizes, if the accelerators are known before and after."""
     before = {plan.service: plan.memory for plan in old or ()}
     for plan in new or ():
         for role, memory in before.get(plan.service, {}).items():
@@ -382,18 +381,18 @@ def _place(options: argparse.Namespace, source: Source) -> PlacementResult | Non
     return None
 
 
-def _refused(
+def _report_findings(
     options: argparse.Namespace,
     sources: Sequence[Source],
     *,
     judged: Sequence[Source] | None = None,
     quiet: bool = False,
 ) -> bool:
-    """Prints findings, unless nothing stops the command and `quiet` says not to; see `_judged`."""
-    refused = _judged(options, sources, judged)
-    if refused or not quiet:
+    """Prints findings, if not `quiet` or if they stop the command, and returns whether they do."""
+    stopped = _has_stopping_findings(options, sources, judged)
+    if stopped or not quiet:
         report(_visible(options, sources), _texts(sources))
-    return refused
+    return stopped
 
 
 def _texts(sources: Sequence[Source]) -> dict[str, str]:
@@ -401,10 +400,10 @@ def _texts(sources: Sequence[Source]) -> dict[str, str]:
     return {file: text for source in sources for file, text in source.texts.items()}
 
 
-def _judged(
+def _has_stopping_findings(
     options: argparse.Namespace, sources: Sequence[Source], judged: Sequence[Source] | None = None
 ) -> bool:
-    """Leaves ignored warnings out of all sources, and returns whether those of the judged stop."""
+    """Drops ignored warnings, and returns whether findings of `judged` stop the command."""
     judged_sources = sources if judged is None else judged
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
@@ -432,7 +431,7 @@ def _visible(
 
 def _shown(options: argparse.Namespace, document: PlannedDocument) -> ServicePlan:
     """The plan with the findings that are printed with it, at the fields that the user wrote."""
-    assert document.plan is not None, "the caller asked"
+    assert document.plan is not None, "the caller has checked it"
     all_shown = options.verbose or options.output != "text"
     findings = tuple(
         finding

@@ -14,7 +14,7 @@ from pathlib import Path
 from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
 from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
-from fusioninfer_pulumi.loading.file_set import manifest_files
+from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DiffSides:
 
     Attributes:
         judged: Those whose errors, and with `--strict` warnings, stop the command.
-        notes: What the comparison cannot show.
+        notes: Limits of the comparison.
     """
 
     old: Source
@@ -35,8 +35,8 @@ class DiffSides:
 def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     """Reads both sides of `diff`.
 
-    Errors of a git revision are warnings: it is there already, and a change that repairs it can be
-    compared. What only one side has is added or removed.
+    Errors of a git revision become warnings, because the revision cannot be changed, and a change
+    that fixes them must be comparable.
     """
     if options.base is None:
         old, new = (read_diff_side(path, options) for path in (options.old, options.new))
@@ -47,7 +47,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
         with _at_revision(path, options.base) as revised:
             existed = not _holds_nothing(revised)
             if existed:
-                old = read_diff_side(str(revised), options).named(str(revised), old.name)
+                old = read_diff_side(str(revised), options, old.name)
                 old.rendered()
     except _RevisionError as problem:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
@@ -68,7 +68,7 @@ def _holds_nothing(path: Path) -> bool:
 
 
 def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
-    """Encrypted values that differ as text: both are one stand-in."""
+    """Notes encrypted values whose ciphertext differs: both are shown as `<secret>`."""
     olds, news = old.encrypted or {}, new.encrypted or {}
     changed = [key for key, text in news.items() if olds.get(key, text) != text]
     if not changed:
@@ -81,13 +81,13 @@ def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
 
 
 def _forgive(old: Source) -> tuple[str, ...]:
-    """Makes warnings of the errors of a base, and leaves out the plans of what has any."""
+    """Converts errors of a base to warnings, and drops the plans of documents that had any."""
     if not old.has(Severity.ERROR):
         return ()
     old.documents = [
         replace(
             document,
-            plan=None if document.refused else document.plan,
+            plan=None if document.has_errors else document.plan,
             findings=tuple(map(_forgiven, document.findings)),
         )
         for document in old.documents
@@ -106,17 +106,17 @@ def _forgiven(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
 
 
 class _RevisionError(Exception):
-    """The revision cannot be read; the message says why."""
+    """The revision cannot be read."""
 
 
 @contextlib.contextmanager
 def _at_revision(source: str, revision: str) -> Iterator[Path]:
-    """Unpacks a git revision, and yields where a source would stand in it.
+    """Checks out a git revision, and yields the path of a source in it.
 
-    The whole revision is unpacked, because a project's program may read files beside its folder.
+    Checks out all files, because a project's program may read files outside of its folder.
     """
     path = Path(source).absolute()
-    # A link belongs to the repository that holds it, wherever it leads.
+    # A link belongs to the repository that contains it, not to that of its target.
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
         folder = folder.parent
@@ -127,14 +127,20 @@ def _at_revision(source: str, revision: str) -> Iterator[Path]:
         commit = _git(folder, *asked)
     except _RevisionError:
         raise _RevisionError(f"no such revision: {one_line(revision)}") from None
-    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
-        tree, index = Path(made).resolve() / "tree", Path(made) / "index"
+    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as directory:
+        tree, index = Path(directory).resolve() / "tree", Path(directory) / "index"
         # As a checkout would, without touching the repository; an archive would leave out what
         # `.gitattributes` marks with `export-ignore`.
         _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
         prefix = f"--prefix={tree}{os.sep}"
         _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
-        yield tree / inside
+        source_path = tree / inside
+        entries = source_path.iterdir() if source_path.is_dir() else ()
+        for entry in (source_path, *(path for path in entries if path.suffix in SUFFIXES)):
+            if not Path(os.path.realpath(entry)).is_relative_to(tree):
+                name = entry.relative_to(tree)
+                raise _RevisionError(f"{name} is a link that leads out of the repository")
+        yield source_path
 
 
 def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:

@@ -93,12 +93,12 @@ def finding_text(finding: Finding) -> str:
 
 
 def rule_suffix(finding: Finding) -> str:
-    """What follows a message that people read: ` [rule-id]`."""
+    """The suffix of a message for people: ` [rule-id]`."""
     return f" [{finding.rule}]" if finding.rule else ""
 
 
 def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
-    """A finding in the keys of the command line's contract, with keys that say where it stands."""
+    """A finding in the keys of the command line's contract, and those of its place."""
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
@@ -117,7 +117,7 @@ class Located(NamedTuple):
 
 
 def _located(origin: Origin, finding: Finding) -> Located:
-    """A finding with its place: of a program that failed, the user's line that led there."""
+    """A finding with its place: the user's line for the failure of a program."""
     # Who shows files of a repository knows them by their paths in it.
     path, here = Path(origin.file), Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
@@ -133,7 +133,7 @@ def to_json(located: Sequence[Located]) -> list[dict[str, Any]]:
 
 
 def to_github(located: Sequence[Located]) -> str:
-    """Workflow commands, which GitHub shows beside the lines of a pull request."""
+    """Workflow commands, which GitHub shows at the lines of a pull request."""
     return "".join(f"{_github(place)}\n" for place in located)
 
 
@@ -208,7 +208,7 @@ def _uri(file: str) -> str:
 
 
 class Lines:
-    """Lines of fields in the texts that were read, which are parsed when they are asked first."""
+    """Lines of fields in the sources' texts, which are parsed on first use."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

@@ -47,7 +47,7 @@ _EXAMPLES = {
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
     "rules": "  fusioninfer-pulumi rules accelerators-too-few\n"
-    "  fusioninfer-pulumi rules --search memory --severity error --output json",
+    "  fusioninfer-pulumi rules | grep memory",
     "completion": '  eval "$(fusioninfer-pulumi completion bash)"\n'
     '  eval "$(fusioninfer-pulumi completion zsh)"\n'
     "  fusioninfer-pulumi completion fish > ~/.config/fish/completions/fusioninfer-pulumi.fish",
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # Spares a process that ends with the command a tenth of its time: collections find nothing
         # while modules are loaded, and pydantic would read the metadata of all packages for
-        # plugins, none of which has a say in what a manifest means.
+        # plugins, none of which may change the meaning of a manifest.
         gc.set_threshold(100_000)
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
@@ -229,12 +229,6 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
     rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
-    rules.add_argument("--search", metavar="WORD", help="only rules that contain this word")
-    rules.add_argument(
-        "--severity",
-        choices=("error", "warning", "info"),
-        help="only rules with findings of this severity",
-    )
     _output(rules, "text", "json")
     completion = commands.add_parser(
         "completion",

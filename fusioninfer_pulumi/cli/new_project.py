@@ -24,14 +24,14 @@ _WORDS = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class NewProject:
-    """What a project is made of.
+    """The contents of a new project.
 
     Attributes:
         name: Name of the project.
-        description: What it says of itself.
+        description: Description of the project.
         defaults: Defaults of its configuration: model, accelerator, replicas.
-        gpus: GPUs of each pod, None for those that the library finds.
-        prefill_decode: Whether prefill and decode are roles of their own.
+        gpus: GPUs of each pod, None to let the library choose.
+        prefill_decode: Whether prefill and decode are separate roles.
         asks: Whether `pulumi new` asks for the configuration: a template of this repository.
         source: Where the project installs this package from.
     """
@@ -105,11 +105,11 @@ class NewProject:
     def _config(self, language: str) -> dict[str, Any]:
         """The configuration with its defaults, which `pulumi new` asks for in a template."""
         if self.asks:
-            asked = {
+            questions = {
                 key: {"description": _MEANINGS[key], "default": str(value)}
                 for key, value in self.defaults.items()
             }
-            return {"template": {"description": f"{_TEMPLATE}, in {language}", "config": asked}}
+            return {"template": {"description": f"{_TEMPLATE}, in {language}", "config": questions}}
         return {
             "config": {
                 key: {"type": "integer", "default": value}
@@ -127,7 +127,7 @@ def _quoted(value: str | int) -> str:
 
 #: Of `init` and the templates, as of `model_service`.
 _REPLICAS = 1
-#: What `pulumi new` copies and asks for: `templates/python` and `templates/yaml`.
+#: The templates of `pulumi new`: `templates/python` and `templates/yaml`.
 TEMPLATE = NewProject(
     name="${PROJECT}",
     description="${DESCRIPTION}",
@@ -155,7 +155,7 @@ def init(options: argparse.Namespace) -> int:
     if errors(findings):
         return 2
     files = project.files(options.language)
-    # A link that leads nowhere is a file, too: writing would follow it.
+    # A dangling link counts as a file, because writing would follow it.
     taken = [path for path in files if os.path.lexists(folder / path)]
     if taken:
         sys.stderr.write(f"fusioninfer-pulumi init: {folder / taken[0]} exists already\n")
@@ -180,13 +180,14 @@ def _findings(options: argparse.Namespace) -> list[Finding]:
         args = model_service(options.model, accelerator=options.accelerator, name="llm", **more)
     except InvalidServiceError as problem:
         return list(problem.findings)
-    return [each for each in plan_service(args).findings if each.severity is not Severity.INFO]
+    findings = plan_service(args).findings
+    return [finding for finding in findings if finding.severity is not Severity.INFO]
 
 
 _TEMPLATE = "A large language model on Kubernetes"
 _MEANINGS = {
-    "model": "The model, as Hugging Face names it",
-    "accelerator": "What each GPU is, such as H100; cpu for processors",
+    "model": "Name of the model on Hugging Face",
+    "accelerator": "GPU model, such as H100; cpu for processors",
     "replicas": "Replicas of the model",
 }
 _MAIN = '''\
@@ -211,13 +212,13 @@ pulumi.export("endpoint", service.endpoint)
 pulumi.export("status", service.status)
 '''
 _SERVICE = '''\
-"""The service, apart from Pulumi: the test plans it without a cluster."""
+"""The service, which the test plans without Pulumi and a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 
 
 def service_args(model: str, accelerator: str, replicas: int) -> InferenceServiceArgs:
-    """Replicas of a model; `fusioninfer-pulumi plan . --explain` says what they become."""
+    """Return the service; `fusioninfer-pulumi plan . --explain` shows what it becomes."""
     return model_service(
         model,
         accelerator=accelerator,
@@ -225,7 +226,7 @@ def service_args(model: str, accelerator: str, replicas: int) -> InferenceServic
     )
 '''
 _TEST = '''\
-"""What would be deployed, without Pulumi and without a cluster: run `pytest`."""
+"""Tests the planned objects without Pulumi and a cluster: run `pytest`."""
 
 from service import service_args
 
@@ -235,6 +236,6 @@ from fusioninfer_pulumi import plan_service
 def test_the_service_can_run() -> None:
     args = service_args(MODEL, accelerator=ACCELERATOR, replicas=3)
     plan = plan_service(args, "llm")
-    assert [each.message for each in plan.findings if each.severity == "error"] == []
+    assert [finding.message for finding in plan.findings if finding.severity == "error"] == []
     assert sum(len(role.replicas) for role in plan.roles) == REPLICAS
 '''

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanView:
-    """What `plan` shows of one service.
+    """The contents of `plan` for one service.
 
     Attributes:
         plan: The service, with the findings that are shown.
@@ -46,7 +46,7 @@ def plan_json(view: PlanView) -> dict[str, Any]:
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
-        # Only written if it is not the default: older readers see no change.
+        # Only if it is not the default, so that older readers see no change.
         **(
             {"layout": plan.shape.layout.value}
             if plan.shape.layout is not Layout.PER_REPLICA
@@ -93,7 +93,7 @@ def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
 
 
 def _presets(plan: ServicePlan) -> dict[str, Any]:
-    """What the library wrote; left out where it wrote nothing."""
+    """Engines and generated values; empty if the library generated nothing."""
     if not plan.engines:
         return {}
     return {

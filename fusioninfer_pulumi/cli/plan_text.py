@@ -43,9 +43,9 @@ def print_plans(
 
     Args:
         views: The services.
-        pools: What is left in the node pools, None without an inventory.
+        pools: Free capacity of the node pools, None without an inventory.
         old: The source from which the views' updates begin.
-        explain: Whether to say where each value of generated containers comes from.
+        explain: Whether to print where each value of generated containers comes from.
     """
     with console(sys.stdout) as screen:
         for number, view in enumerate(views):
@@ -92,7 +92,7 @@ def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
 
 
 def print_placement(plans: Sequence[ServicePlan], placement: PlacementResult, file: TextIO) -> None:
-    """Prints where each service is placed, and what is left in the pools."""
+    """Prints where each service is placed, and the free capacity of the pools."""
     with console(file) as screen:
         for number, plan in enumerate(plans):
             screen.print(_title(plan))
@@ -205,7 +205,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _engines(plan: ServicePlan) -> str:
-    """The engines of containers that the library writes, and who chose their releases."""
+    """The engines of generated containers, and whether users chose their releases."""
     texts: dict[str, list[str]] = {}
     for engine in plan.engines:
         chosen = "default" if engine.default else "set by the user"
@@ -233,7 +233,7 @@ def _plural(kind: str) -> str:
 
 
 def _layout(plan: ServicePlan) -> str:
-    """What one set for a role means for its updates."""
+    """How the roles are updated in the layout `PerRole`."""
     updated, recreated = [], []
     for role in plan.roles:
         rollout = resolve_rollout(plan.rollout, role)
@@ -360,7 +360,7 @@ def _routes(plan: ServicePlan, router: Routing) -> str:
 
 
 def _near(namespace: Any, service_namespace: Any) -> str:
-    """How a namespace is written before a name; not where it is the service's own."""
+    """The prefix for a namespace, empty for that of the service."""
     return (
         ""
         if namespace is None or is_known_equal(namespace, service_namespace)

@@ -1,4 +1,4 @@
-"""What the command line writes: wrapped lines, progress, YAML and JSON."""
+"""Output of the command line: wrapped lines, progress, YAML and JSON."""
 
 from __future__ import annotations
 

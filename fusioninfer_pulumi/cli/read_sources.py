@@ -1,4 +1,4 @@
-"""What a command reads: manifests, standard input, rendered objects or a Pulumi project."""
+"""Reads the sources of commands: manifests, standard input, rendered objects, Pulumi projects."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class _Input:
         path: The path.
         name: Its name in messages.
         texts: Its text; those of its files, where it is a folder.
-        unreadable: What cannot be read, and why.
-        project: Whether it is the folder of a Pulumi project, of which nothing is read here.
+        unreadable: Files that cannot be read, with the reason.
+        project: Whether it is the folder of a Pulumi project, which is read later.
     """
 
     path: str
@@ -71,40 +71,45 @@ class _Input:
     unreadable: list[PlannedDocument] = field(default_factory=list)
     project: bool = False
 
-    def refuse(self, file: str, finding: Finding) -> None:
+    def add_error(self, file: str, finding: Finding) -> None:
         """Adds a file that cannot be read."""
         origin = Origin(file)
         self.unreadable.append(PlannedDocument(origin, findings=((origin, finding),)))
 
 
-def _keep(source: Source, inputs: Sequence[_Input]) -> None:
-    """Keeps the texts of paths; what cannot be read becomes a document with an error."""
-    for input_ in inputs:
-        source.documents += input_.unreadable
-        source.texts |= {text.file: text.content for text in input_.texts}
-
-
-def read_sources(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
-    """Reads manifests as if they were one input, and each Pulumi project as one of its own.
+def read_sources(
+    paths: Sequence[str], options: argparse.Namespace, *, several_stacks: bool = False
+) -> list[Source]:
+    """Reads all manifests as one input, and each Pulumi project as a separate one.
 
     Args:
         paths: Paths of files, of folders of manifests and of projects; `-` is standard input.
         options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
+        several_stacks: Whether manifests may declare an object twice: then each path is a separate
+            input.
 
     Returns:
-        The inputs, each with what is wrong among its findings.
+        The inputs with their findings.
     """
     inputs = [_read(path) for path in paths]
-    projects = [_project(input_.path, options) for input_ in inputs if input_.project]
+    projects = [_project(input_, options) for input_ in inputs if input_.project]
     files = [input_ for input_ in inputs if not input_.project]
-    return [_manifests(files, options), *projects] if files else projects
+    if not files:
+        return projects
+    parsed = [parse(text) for input_ in files for text in input_.texts]
+    identities = [identity for text in parsed for identity in text.identities]
+    if several_stacks and len(identities) > len(set(identities)):
+        return [*(_manifests([input_], options) for input_ in files), *projects]
+    return [_manifests(files, options), *projects]
 
 
 def _manifests(
     inputs: Sequence[_Input], options: argparse.Namespace, *, compared: bool = False
 ) -> Source:
     source = Source(", ".join(input_.name for input_ in inputs))
-    _keep(source, inputs)
+    for input_ in inputs:
+        source.documents += input_.unreadable  # each with an error
+        source.texts |= {text.file: text.content for text in input_.texts}
     parsed = [parse(text) for input_ in inputs for text in input_.texts]
     if compared and not source.findings:
         source.objects = _objects(parsed)
@@ -116,53 +121,23 @@ def _manifests(
     return source
 
 
-def read_diff_side(path: str, options: argparse.Namespace) -> Source:
+def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
 
-    The masks of a program's secrets are marked (see `Secrets`).
+    The masks of a program's secrets are marked (see `Secrets`). Messages use the name in place of
+    the path.
     """
-    input_ = _read(path)
+    input_ = _read(path, name)
     if input_.project:
-        return _project(input_.path, options, marked=True)
+        return _project(input_, options, marked=True)
     return _manifests([input_], options, compared=True)
 
 
-def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
-    """Reads several inputs whose services may be of several stacks, one source for each path.
-
-    Their documents may refer to each other, unless two of them are of one kind and name: then each
-    input is read by itself. Services are held only against those of the same source.
-    """
-    inputs = [_read(path) for path in paths]
-    parsed = [[parse(text) for text in input_.texts] for input_ in inputs]
-    identities = [one for texts in parsed for text in texts for one in text.identities]
-    together: list[LoadedDocument] | None = None
-    if len(identities) == len(set(identities)) and len(set(paths)) == len(paths):
-        everything = [text for texts in parsed for text in texts]
-        together = load_texts(everything, allow_lossy=options.allow_lossy)
-    sources = []
-    for input_, texts in zip(inputs, parsed, strict=True):
-        if input_.project:
-            sources.append(_project(input_.path, options))
-            continue
-        source = Source(input_.name)
-        _keep(source, [input_])
-        if together is not None:
-            files = {input_.name, *(text.text.file for text in texts)}
-            source.documents += _planned([one for one in together if one.origin.file in files])
-        elif texts:
-            plan_documents(source, load_texts(texts, allow_lossy=options.allow_lossy))
-        sources.append(source)
-    if together is not None:
-        _add_shares(sources)
-    return sources
-
-
-def _read(path: str) -> _Input:
+def _read(path: str, name: str = "") -> _Input:
     file = Path(path)
     if file.name in (*_PROJECT, "__main__.py") and is_project(file.parent):
         path = str(file.parent)
-    input_ = _Input(path, STDIN if path == "-" else path)
+    input_ = _Input(path, name or (STDIN if path == "-" else path))
     with _unreadable(input_, input_.name):
         if path != "-" and path and "\0" not in path and Path(path).is_dir():
             _read_folder(input_, Path(path))
@@ -176,7 +151,7 @@ def _unreadable(input_: _Input, file: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        input_.refuse(file, unreadable_file_finding(problem))
+        input_.add_error(file, unreadable_file_finding(problem))
 
 
 def unreadable_file_finding(problem: OSError) -> Finding:
@@ -196,25 +171,25 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.refuse(input_.name, error(EMPTY_INPUT, (), message))
+        input_.add_error(input_.name, error(EMPTY_INPUT, (), message))
     for file in files:
-        _read_text(input_, str(file), str(file), input_.name)
+        _read_text(input_, str(Path(input_.name, file.name)), str(file), input_.name)
 
 
 def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None:
     with _unreadable(input_, file):
         data = _bytes(path)
         if len(data) > MAX_BYTES:
-            input_.refuse(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
+            input_.add_error(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
             return
         if file.endswith(".py"):
             text = "is a Python program; pass the folder of its Pulumi.yaml instead"
-            input_.refuse(file, error(UNREADABLE_FILE, (), text))
+            input_.add_error(file, error(UNREADABLE_FILE, (), text))
             return
         try:
             input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.refuse(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
+            input_.add_error(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
 
 
 def _bytes(path: str) -> bytes:
@@ -233,7 +208,15 @@ def _bytes(path: str) -> bytes:
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plans what was loaded, as further documents of a source, and compares its services."""
     source.documents += _planned(loaded)
-    _add_shares([source])
+    plans = source.plans
+    # An unknown name may belong to a service that could not be read.
+    complete = bool(source.planned) and not source.has(Severity.ERROR)
+    source.documents = [
+        document
+        if document.plan is None or document.loaded is None
+        else document.noting(*check_targets(document.plan, plans, complete=complete))
+        for document in source.documents
+    ]
 
 
 def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
@@ -243,26 +226,12 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
     ]
     compared = iter(add_collision_findings([plan for plan, _ in planned if plan is not None]))
     documents = []
-    for document, (plan, refusals) in zip(loaded, planned, strict=True):
+    for document, (plan, rejections) in zip(loaded, planned, strict=True):
         final = None if plan is None else next(compared)
-        findings = refusals if final is None else final.findings
+        findings = rejections if final is None else final.findings
         located = (*document.remarks, *map(document.locate, findings))
         documents.append(PlannedDocument(document.origin, final, located, document))
     return documents
-
-
-def _add_shares(sources: Sequence[Source]) -> None:
-    """Adds what is wrong with requests that services of these sources give to each other."""
-    plans = [plan for source in sources for plan in source.plans]
-    # An unknown name may belong to a service that could not be read.
-    complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
-    for source in sources:
-        source.documents = [
-            document
-            if document.plan is None or document.loaded is None
-            else document.noting(*check_targets(document.plan, plans, complete=complete))
-            for document in source.documents
-        ]
 
 
 def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
@@ -290,7 +259,7 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
     return objects if complete and objects else None
 
 
-def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
+def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
     from fusioninfer_pulumi.cli.program import (
         PROGRAM_WITHOUT_SERVICE,
@@ -299,22 +268,22 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         run_program,
     )
 
-    source = Source(path, encrypted={})
+    source = Source(input_.name, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
-            Path(path),
+            Path(input_.path),
             options.stack,
             Secrets.SHOWN if options.show_secrets else hidden,
             options.timeout,
         )
     except ProgramError as problem:
-        source.add(path, *problem.findings)
+        source.add(input_.name, *problem.findings)
         return source
     source.encrypted = recording.encrypted
     source.objects = list(recording.objects)
     for number, service in enumerate(recording.services, start=1):
-        file = str(Path(path, service.file)) if service.file else path
+        file = str(Path(input_.name, service.file)) if service.file else input_.name
         origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in service.plan.findings)
         source.documents.append(
@@ -322,8 +291,8 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         )
     if not recording.services and options.command in _ABOUT_SERVICES:
         text = "the program creates no InferenceService"
-        source.add(path, warning(PROGRAM_WITHOUT_SERVICE, (), text))
-    source.add(path, *recording.findings)
+        source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
+    source.add(input_.name, *recording.findings)
     return source
 
 
@@ -331,8 +300,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:
-        source: The input; its plans become those of the placed services, and what there is to
-            say about their places is added to its findings.
+        source: The input; it gets the plans of the placed services, and findings about them.
         inventory: Path of the inventory.
         previous: Path of the JSON of an earlier plan, None for none.
 
@@ -367,11 +335,11 @@ def _placed(
         source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
         return None
     pools = before = None
-    with _refusals(source, inventory):
+    with _collect_errors(source, inventory):
         pools = load_inventory(inventory)
-        if refused := errors(package.inventory_findings(pools)):
-            raise InvalidServiceError(refused)
-    with _refusals(source, str(previous)):
+        if invalid := errors(package.inventory_findings(pools)):
+            raise InvalidServiceError(invalid)
+    with _collect_errors(source, str(previous)):
         before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
@@ -398,8 +366,8 @@ def _placed(
 
 
 @contextlib.contextmanager
-def _refusals(source: Source, file: str) -> Iterator[None]:
-    """Adds why a file beside the services cannot be used."""
+def _collect_errors(source: Source, file: str) -> Iterator[None]:
+    """Adds the errors of an inventory or an earlier plan."""
     try:
         yield
     except InvalidServiceError as problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from rich.padding import Padding
@@ -11,19 +11,9 @@ from rich.text import Text
 
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.rules.catalog import RuleEntry, all_rules, documents
+from fusioninfer_pulumi.rules.catalog import RuleEntry, documents
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
-
-
-def chosen(word: str | None, severity: str | None) -> Iterator[RuleEntry]:
-    """Rules with a word in any of their texts, and with findings of a severity."""
-    for rule in all_rules().values():
-        texts = (rule.id, rule.area, rule.title, rule.remedy, rule.source)
-        if word is not None and not any(word.lower() in text.lower() for text in texts):
-            continue
-        if severity is None or severity in {level.value for level in rule.severities}:
-            yield rule
 
 
 def rule_json(rule: RuleEntry) -> dict[str, Any]:

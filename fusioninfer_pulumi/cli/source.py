@@ -21,8 +21,8 @@ class PlannedDocument:
     """One document of an input, as far as it could be planned.
 
     Attributes:
-        origin: Where it stands.
-        plan: Plan of its service, None where it was refused or is no service.
+        origin: Its file and position.
+        plan: Plan of its service, None for an invalid service or another kind.
         findings: Each after the origin of the document that it is about: a service may be made of
             several.
         loaded: The document, None where a program made the plan or the file cannot be read.
@@ -49,7 +49,7 @@ class PlannedDocument:
         return self.loaded.document.args
 
     @property
-    def refused(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether any of the findings is an error."""
         return _has(self.findings, Severity.ERROR)
 
@@ -95,8 +95,7 @@ class Source:
         documents: Its documents, in their order; those that cannot be read come first.
         remarks: Findings about the input as a whole, or about options.
         objects: Objects that were registered or read, None to render them from the plans.
-        encrypted: Of each encrypted value of a stack's config what is written there; None where
-            the input is no project.
+        encrypted: The ciphertexts of a stack's config by key; None if the input is not a project.
         texts: The texts that were read, by their files.
     """
 
@@ -152,34 +151,12 @@ class Source:
         """Whether there is a finding of that severity."""
         return _has(self.findings, severity)
 
-    def named(self, read: str, name: str) -> Source:
-        """The same input under the name that the user gave, in place of the path that was read."""
-
-        def renamed(findings: Sequence[tuple[Origin, Finding]]) -> list[tuple[Origin, Finding]]:
-            return [(moved(origin), finding) for origin, finding in findings]
-
-        def moved(origin: Origin) -> Origin:
-            return replace(origin, file=origin.file.replace(read, name))
-
-        self.name = self.name.replace(read, name)
-        self.documents = [
-            replace(
-                document,
-                origin=moved(document.origin),
-                findings=tuple(renamed(document.findings)),
-            )
-            for document in self.documents
-        ]
-        self.remarks = renamed(self.remarks)
-        self.texts = {file.replace(read, name): text for file, text in self.texts.items()}
-        return self
-
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
         if self.objects is None:
             from fusioninfer_pulumi.plan.service_objects import render
 
-            plans = [document.plan for document in self.documents if not document.refused]
+            plans = [document.plan for document in self.documents if not document.has_errors]
             self.objects = [item for plan in plans if plan is not None for item in render(plan)]
         return self.objects
 
@@ -207,8 +184,8 @@ def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, A
     from fusioninfer_pulumi.plan.service_objects import render
 
     plan = document.plan
-    assert plan is not None, "the caller asked"
-    rendered: list[Mapping[str, Any]] = [] if document.refused else list(render(plan))
+    assert plan is not None, "the caller has checked it"
+    rendered: list[Mapping[str, Any]] = [] if document.has_errors else list(render(plan))
     if source.objects is None:
         return rendered
     registered = list(_of(plan, source.objects))

@@ -273,22 +273,17 @@ def describe_strategy(request: EppRequest) -> str:
         if len(scorers) == 1 and (lone := next(iter(scorers))) in _ALONE:
             return _ALONE[lone]
         return f"each request goes to the pod with the highest score: {total}"
-    when = "every prompt is computed by"
+    prompts = "prompts"
     if request.threshold:
-        when = (
-            f"prompts with at least {request.threshold} characters that are not cached there are "
-            "computed by"
-        )
-    where = preferred = ""
+        prompts = f"prompts with at least {request.threshold} uncached characters"
+    pairing = ""
     if request.affinity is not None:
-        if request.affinity.label == labels.GROUP_INDEX:
-            where = f" of the same group{'' if request.affinity.strict else ' if it has one'}"
-        else:
-            preferred = ", if possible one of the same pair revision"
+        is_group = request.affinity.label == labels.GROUP_INDEX
+        pairing = f" of the same {'group' if is_group else 'pair revision'}"
+        pairing += "" if request.affinity.strict else " if possible"
     return (
-        f"each request goes to a decode pod, and {when} a prefill pod{where} "
-        f"first{preferred}; "
-        f"both are chosen by score: {total}"
+        f"prefill pods compute {prompts}, decode pods{pairing} generate; "
+        f"both are chosen by the highest score: {total}"
     )
 
 

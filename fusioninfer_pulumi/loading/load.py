@@ -38,7 +38,7 @@ def load(
     """Read the services of manifest files, or of a manifest that is a mapping already.
 
     Besides InferenceServices it takes Kthena's ModelServings, Modelplane's ModelDeployments and
-    KServe's LLMInferenceServices, together with what stands beside them in the same input:
+    KServe's LLMInferenceServices, together with related objects in the same input:
     docs/systems.md.
 
     Args:

@@ -35,12 +35,12 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     refused = errors(plan.findings)
     if refused:
         raise InvalidServiceError(refused)
-    others = (*_reached(plan), *operations(plan, plan.routing, plan.operations))
+    others = (*_entry_objects(plan), *operations(plan, plan.routing, plan.operations))
     return (*workloads(plan), *map(_normal, others))
 
 
-def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Yield what leads requests to the pods."""
+def _entry_objects(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+    """Yield the objects that route requests to the pods."""
     if plan.has_serving_service:
         yield serving_service(plan)
     if plan.routing is not None:

@@ -1,10 +1,10 @@
-"""The service, apart from Pulumi: the test plans it without a cluster."""
+"""The service, which the test plans without Pulumi and a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 
 
 def service_args(model: str, accelerator: str, replicas: int) -> InferenceServiceArgs:
-    """Replicas of a model; `fusioninfer-pulumi plan . --explain` says what they become."""
+    """Return the service; `fusioninfer-pulumi plan . --explain` shows what it becomes."""
     return model_service(
         model,
         accelerator=accelerator,

@@ -1,4 +1,4 @@
-"""What would be deployed, without Pulumi and without a cluster: run `pytest`."""
+"""Tests the planned objects without Pulumi and a cluster: run `pytest`."""
 
 from service import service_args
 
@@ -8,5 +8,5 @@ from fusioninfer_pulumi import plan_service
 def test_the_service_can_run() -> None:
     args = service_args("Qwen/Qwen3-8B", accelerator="H100", replicas=3)
     plan = plan_service(args, "llm")
-    assert [each.message for each in plan.findings if each.severity == "error"] == []
+    assert [finding.message for finding in plan.findings if finding.severity == "error"] == []
     assert sum(len(role.replicas) for role in plan.roles) == 3

@@ -322,3 +322,21 @@ def test_a_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> Non
 def test_a_secret_pod_template_of_a_deployment_restarts_it() -> None:
     old, new = ({**deployment(), "spec": {"template": f"<secret\0{n}>"}} for n in (1, 2))
     assert "restarts" in to_text(compare([old], [new]))
+
+
+def test_template_unknown_as_a_whole_is_noted() -> None:
+    def deployment(template: Any, replicas: int) -> dict[str, Any]:
+        spec = {"replicas": replicas, "template": template}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "a"},
+            "spec": spec,
+        }
+
+    note = "pod template unknown before deployment: a; whether their pods restart is unknown, too"
+    for old in ("<unknown>", {"spec": {"containers": []}}):
+        difference = compare([deployment(old, 1)], [deployment("<unknown>", 2)])
+        assert note in difference.notes
+    known = {"spec": {"containers": []}}
+    assert note not in compare([deployment(known, 1)], [deployment(known, 2)]).notes

@@ -299,14 +299,11 @@ def test_rules_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert (one["severities"], one["area"]) == (["error"], "engines")
 
 
-def test_rules_are_found_by_word_and_severity(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rules", "--search", "Shared", "--severity", "error"]) == 0
+def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("shared-memory-too-small") for line in lines)
-    assert 0 < len(lines) < len(all_rules()) / 4
-    assert {line.split()[1] for line in lines} <= {"error", "warning", "info"}
-    assert main(["rules", "--search", "no such words"]) == 0
-    assert capsys.readouterr().out == ""
+    assert [line.split()[0] for line in lines] == sorted(all_rules())
+    assert {line.split()[1] for line in lines} == {"error", "warning", "info"}
 
 
 @pytest.mark.parametrize("command", ["render", "plan", "check", "diff", "convert", "rules"])

@@ -145,6 +145,13 @@ def test_a_program_that_prints_without_end_is_ended(
     assert capfd.readouterr().err.startswith("again\n")
 
 
+def test_escape_sequences_of_a_program_are_removed(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run("print('a\\x1b[31mred\\x1b[0m\\x1b]0;title\\x07\\x08b\\tc')\n")
+    assert capfd.readouterr().err == "aredb\tc\n"
+
+
 def test_a_secret_that_is_printed_first_is_masked(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,20 @@ def test_a_program_imports_what_is_linked_into_it(
     assert main(["diff", "--base", "HEAD", "project"]) == 0, capsys.readouterr()
 
 
+@pytest.mark.parametrize("source", [".", "out.yaml"])
+def test_link_out_of_the_repository_is_rejected(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str
+) -> None:
+    (tmp_path / "other.yaml").write_text(MANIFEST)
+    linked(repository, "out.yaml", str(tmp_path / "other.yaml"))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+
+    assert main(["diff", "--base", "HEAD", source]) == 2
+
+    assert "out.yaml is a link that leads out of the repository" in capsys.readouterr().err
+
+
 def test_links_that_lead_to_themselves_are_no_harm(repository: Path) -> None:
     linked(repository, "round", "round")
     git(repository, "add", ".")

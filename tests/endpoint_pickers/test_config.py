@@ -399,17 +399,16 @@ def test_what_speaks_against_a_request(
         (
             EppRequest(Strategy(PD)),
             (
-                "each request goes to a decode pod, and every prompt is computed by a prefill pod "
-                "first; both are chosen by score: 3 x longest shared prefix + "
+                "prefill pods compute prompts, decode pods generate; "
+                "both are chosen by the highest score: 3 x longest shared prefix + "
                 "2 x most free KV cache + 2 x fewest waiting requests"
             ),
         ),
         (
             EppRequest(Strategy(PD), {"prefix-cache": 2}, threshold=64),
             (
-                "each request goes to a decode pod, and prompts with at least 64 characters that "
-                "are not cached there are computed by a prefill pod first; "
-                "both are chosen by score: 2 x longest shared prefix"
+                "prefill pods compute prompts with at least 64 uncached characters, decode pods "
+                "generate; both are chosen by the highest score: 2 x longest shared prefix"
             ),
         ),
     ],

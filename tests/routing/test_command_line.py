@@ -87,9 +87,8 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "-> endpoint picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
             ),
             (
-                "each request goes to a decode pod, and every prompt is computed by a prefill pod "
-                "first, if possible one of the same pair revision; "
-                f"both are chosen by score: {BALANCED}"
+                "prefill pods compute prompts, decode pods of the same pair revision if possible "
+                f"generate; both are chosen by the highest score: {BALANCED}"
             ),
             "http://a.example.com",
         ),

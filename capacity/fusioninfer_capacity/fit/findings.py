@@ -46,14 +46,14 @@ def fit_findings(
     if role_fit.cache <= 0:
         whole = role_fit.accelerator.total
         sure = role_fit.cache + margin < 0 if role_fit.certain else role_fit.weights > whole
-        say = error if sure else warning
+        make_finding = error if sure else warning
         message = (
             f"weights take {_gib(role_fit.weights)} and the engine {_gib(role_fit.overhead)} of "
             f"{_gib(role_fit.share)} on each {where}: no room for the KV cache"
         )
         change = "" if sure else _doubt(role_fit)
         change += _smallest(command, model, role_fit, nodes)
-        yield say(WEIGHTS_EXCEED_MEMORY, place, message + change)
+        yield make_finding(WEIGHTS_EXCEED_MEMORY, place, message + change)
         return
     text = f"memory estimated for {where}: {role_fit.basis}"
     if role_fit.needed is not None and role_fit.cache < role_fit.needed:
@@ -67,14 +67,14 @@ def fit_findings(
             and role_fit.holds_longest
             and role_fit.cache + margin < role_fit.needed
         )
-        say = error if sure else warning
+        make_finding = error if sure else warning
         message = (
             f"a sequence of {role_fit.length} tokens takes {_gib(role_fit.needed)} of KV cache on "
             f"each {where}, and {_gib(role_fit.cache)} are left"
         )
         change = "" if sure else _doubt(role_fit)
         change += _smallest(command, model, role_fit, nodes)
-        yield say(CACHE_TOO_SMALL, place, message + change)
+        yield make_finding(CACHE_TOO_SMALL, place, message + change)
         return
     yield info(MEMORY_ESTIMATED, at, text + _doubt(role_fit))
 

@@ -68,8 +68,8 @@ def shape_findings(
     for problem in shape_problems(command, model, variables):
         # The documents' own examples split DeepSeek-R1 over all accelerators of several nodes.
         across = problem.blocks and nodes > 1
-        say = error if problem.certain and not across else warning
-        yield say(problem.rule, place, problem.text)
+        make_finding = error if problem.certain and not across else warning
+        yield make_finding(problem.rule, place, problem.text)
 
 
 def shape_problems(

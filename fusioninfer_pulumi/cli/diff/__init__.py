@@ -1,4 +1,4 @@
-"""What changes between two lists of manifests of any origin, and what that does to running pods."""
+"""Compares two lists of manifests, and finds the effects on running pods."""
 
 from fusioninfer_pulumi.cli.diff._records import Difference, FieldChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.compare import compare

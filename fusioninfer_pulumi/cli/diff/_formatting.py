@@ -22,8 +22,8 @@ from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the rows, of the table of what happens to replicas.
 
-    A column that says nothing is left out: that of the service where there is one, or of added
-    replicas where none is added. Replicas that restart stand in their order where it is known.
+    Empty columns are left out, and that of the service if there is only one. Replicas that restart
+    are in their order, if it is known.
     """
     effects = difference.effects
     services = [service_name(effect.namespace, effect.service) for effect in effects]
@@ -34,7 +34,6 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
-        # Changes of their number stand in a column of their own.
         "why": [effect.restart_reason or effect.role_change or "unchanged" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -79,7 +78,7 @@ def service_name(namespace: str, name: str) -> str:
 
 
 def _order(effect: RoleEffect) -> str:
-    """The order in which replicas restart; empty where it is one, or unknown."""
+    """The order in which replicas restart; empty for one replica, or if it is unknown."""
     parts = []
     for stage in effect.order:
         number = len(stage.replicas)
@@ -107,8 +106,8 @@ class Group:
 
     Attributes:
         objects: The objects; they differ in their names alone.
-        fields: What differs, shortened for people: `decode-*` stands for each replica's own
-            number, and `{leader,worker}Template` for a change in both templates.
+        fields: The changed fields, shortened: `decode-*` stands for a replica and its number,
+            `{leader,worker}Template` for the same change in both templates.
     """
 
     objects: tuple[ObjectChange, ...]
@@ -138,7 +137,7 @@ def counts(objects: Iterable[ObjectChange]) -> str:
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
     parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
-    # Replicas that a partition held back may restart without a changed object.
+    # Replicas may restart without a changed object, when the partition is lowered.
     return f"objects: {', '.join(parts) or 'none changed'}"
 
 
@@ -161,7 +160,7 @@ def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
 
 
 def _masked(change: ObjectChange) -> str:
-    """Writes the fields with the replica's own number out of the way."""
+    """Writes the fields with `*` in place of the replica's number."""
     text = json.dumps(
         [[field.path, field.kind, field.old, field.new] for field in change.fields],
         ensure_ascii=False,
@@ -176,7 +175,7 @@ def _masked(change: ObjectChange) -> str:
 
 #: Two names are as short as a range, and easier to read.
 _SHORTEST_RUN = 3
-# Longer numbers are no indexes, and converting huge ones takes long.
+# Longer numbers are not indexes, and converting huge ones takes long.
 _LONGEST_NUMBER = 9
 
 

@@ -1,4 +1,4 @@
-"""What a comparison finds: plain records, for people and for machines.
+"""Records of a comparison.
 
 Their fields are the keys of `--output json`, in camelCase; see `formats.to_json`.
 """
@@ -47,8 +47,8 @@ class ObjectChange:
     Attributes:
         api_version: API version after the change, before it where the object is removed.
         namespace: Namespace, `default` where the manifest names none.
-        action: `replaced` is deleted and then created, because the cluster refuses the update.
-        fields: What differs; empty where the whole object is added or removed.
+        action: `replaced` is deleted and then created, because a changed field is immutable.
+        fields: The changed fields; empty for added and removed objects.
     """
 
     api_version: str
@@ -65,9 +65,9 @@ class RestartStage:
 
     Attributes:
         replicas: The replicas, in the order in which they restart.
-        at_a_time: How many of them restart side by side.
-        groups: How many whole serving groups that is, None where groups do not count.
-        at_most: Whether it is one after the other in clusters whose StatefulSets go by no
+        at_a_time: How many of them restart in parallel.
+        groups: How many serving groups that is, None if the update ignores groups.
+        at_most: Whether they restart one by one in clusters whose StatefulSets ignore
             `maxUnavailable`.
     """
 
@@ -79,17 +79,17 @@ class RestartStage:
 
 @dataclass(frozen=True)
 class RoleEffect:
-    """What happens to the replicas of one role.
+    """The effects of a change on the replicas of a role.
 
     Attributes:
-        service: Service; the workload's own name where it carries none of our labels.
+        service: Service; the workload's name without our labels.
         role: Role, likewise.
         kind: Kind of the workloads that run the role.
-        kept: Replicas whose pods are not touched.
-        reason: Why anything happens to replicas; empty where nothing does.
+        kept: Replicas whose pods keep running.
+        reason: Why replicas change; empty if none does.
         order: The restarts in their order; empty where it is unknown.
         after: Roles of the service whose replicas restart before those of this one.
-        held: Replicas among those kept that a partition holds back from the change.
+        held: Replicas among those kept that keep the old template because of the partition.
         restart_reason: The part of the reason that is about restarts.
         role_change: The part about the role itself, such as `replicas 2 -> 3`.
     """
@@ -113,7 +113,7 @@ class RoleEffect:
 
 @dataclass(frozen=True)
 class EngineChange:
-    """What another release of the engine does to the arguments of a role, named as in effects."""
+    """Arguments of a role that another engine release removes or gives another default."""
 
     service: str
     namespace: str
@@ -136,12 +136,12 @@ class ServiceTotals:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs between two lists of manifests; false where nothing does.
+    """The difference between two lists of manifests; false if there is none.
 
     Attributes:
         objects: Objects that differ, in the order of the new list, then the removed ones.
-        effects: What happens to the replicas of every service that has a changed object.
-        notes: Sentences that say what the change does.
+        effects: The effects on replicas of every service that has a changed object.
+        notes: Sentences about the effects of the change.
         engines: Arguments that another release of an engine removes or gives another default.
         totals: Pods and accelerators of every service that has a changed object.
     """

@@ -1,4 +1,4 @@
-"""What a change does, in short sentences."""
+"""The effects of a change in short sentences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fusioninfer_pulumi.kube.object_names import (
 )
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
-# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
+# API groups whose objects run no pods, or whose restarts are known.
 _KNOWN_GROUPS = frozenset(
     {
         "",
@@ -59,13 +59,17 @@ def notes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
     services: Sequence[Container[Service]],
-    refused: Mapping[Service, Sequence[Finding]],
+    rejections: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
 ) -> Iterator[str]:
-    """Yields what a change does, service by service; where there are several, each is named.
+    """Yields the effects of a change, service by service, with names if there are several.
 
-    `services` are those that have an object, before and after; `refused` is what `pulumi up`
-    refuses of each; a partition holds those that are `freed` back no longer.
+    Args:
+        edits: The objects that differ.
+        effects: The effects on replicas.
+        services: The services that have objects, before and after.
+        rejections: The changes that `pulumi up` rejects.
+        freed: LeaderWorkerSets that a lower partition lets restart.
     """
     by_service: dict[Service, list[Edit]] = {}
     for edit in edits:
@@ -81,7 +85,7 @@ def notes(
             number = count(len(service_edits), "object")
             yield f"service {name} {'added' if is_ else 'removed'} ({number})"
             continue
-        sentences = [f"error: {message}" for message in refused.get(service, ())]
+        sentences = [f"error: {message}" for message in rejections.get(service, ())]
         sentences += _service_notes(service_edits, roles.get(service, ()))
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
@@ -101,8 +105,8 @@ def _by_number(name: str) -> tuple[str, int, str]:
 def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
     replaced: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
-        if edit.refused:
-            replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
+        if edit.immutable_field:
+            replaced.setdefault((edit.immutable_field, edit.key.kind), []).append(edit.key.name)
     for (field, kind), names in replaced.items():
         yield f"{field} is immutable: replaces {kind} {compressed(names)}"
     restarted: dict[str, list[str]] = {}
@@ -136,7 +140,7 @@ def _object(edit: Edit) -> str:
 
 
 def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str]:
-    """What is done for more or fewer replicas of a role."""
+    """Yields how a role is scaled, added or removed."""
     if not effect.role_change or effect.role_change == "replicas renamed":
         return
     done = Counter(
@@ -151,7 +155,7 @@ def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str
 
 
 def _scales(edit: Edit, role: str) -> bool:
-    """Whether the replicas of a set change in number, and are those of a role."""
+    """Whether a LeaderWorkerSet of a role is scaled."""
     sides = [side for side in (edit.old, edit.new) if side]
     replicas = {get_count(side, "spec", "replicas") for side in sides}
     of_role = any(role_of(edit.key, side) == role for side in sides)
@@ -159,7 +163,7 @@ def _scales(edit: Edit, role: str) -> bool:
 
 
 def _growth(edit: Edit) -> Iterator[str]:
-    """A gang whose minimum grows: no pod is then bound until all of it fits."""
+    """Warns of a growing gang: its pods stay pending until all of them fit."""
     if not edit.key.is_pod_group or not edit.old or not edit.new:
         return
     native = edit.key.group == NATIVE_GROUP
@@ -216,7 +220,7 @@ def _target_ports(manifest: Manifest) -> str:
 
 
 def _without_effect(edits: Sequence[Edit]) -> str:
-    """What to say of changes that restart nothing."""
+    """Describes changes that restart nothing."""
     text = counts(edit.change for edit in edits)
     keys = [edit.key for edit in edits]
     if any(k.group not in _KNOWN_GROUPS or (k.group, k.kind) in _POD_KINDS for k in keys):
@@ -253,7 +257,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
 
 
 def _shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str, float]]:
-    """Percent of each target by the name that requests ask for or the rule; empty for the rest."""
+    """Returns percentages of targets, by requested model name or rule; empty for other kinds."""
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
         return shares
@@ -286,7 +290,7 @@ _TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
 def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
-    """What the engines of LeaderWorkerSets no longer take, once for each role."""
+    """Finds changed arguments and defaults of engine releases, once for each role."""
     changed_engines: list[EngineChange] = []
     for edit, old, new in _commands(edits):
         found = compare_arguments(old, new)
@@ -354,7 +358,7 @@ def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any
 
 
 def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
-    """Says in sentences what the engines no longer take; names services where there are several."""
+    """Yields a sentence for each changed engine release, named if there are several."""
     for change in changes:
         name = f"{service_name(change.namespace, change.service)}: " if services > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"

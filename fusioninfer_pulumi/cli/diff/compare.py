@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import service_name
+from fusioninfer_pulumi.cli.diff._formatting import compressed, service_name
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -23,10 +23,12 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     notes,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
+    LWS_TEMPLATE,
     Identity,
     Manifest,
     Objects,
     Service,
+    at,
     canonical,
     count_pods_and_accelerators,
     find_immutable_change,
@@ -41,14 +43,15 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
-    Turns,
+    PlannedUpdates,
     drop_explained_revision,
     find_role_effects,
-    refusals,
+    planned_updates,
+    rejections,
     released,
-    turns,
 )
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -60,7 +63,7 @@ Plans = tuple[Iterable[ServicePlan], Iterable[ServicePlan]]
 
 
 class Change:
-    """What differs between two lists of manifests.
+    """The change from one list of manifests to another.
 
     Attributes:
         plans: The services after, as far as they are known.
@@ -68,32 +71,32 @@ class Change:
         lws: The LeaderWorkerSets of both sides.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
-        freed: LeaderWorkerSets that a partition holds back no longer.
+        freed: LeaderWorkerSets that a lower partition lets restart.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
         self.plans = list(plans[1])
-        self.turns = turns(plans[0]), turns(self.plans)
+        self.updates = planned_updates(plans[0]), planned_updates(self.plans)
         olds = index_by_identity(old)
-        news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.turns[1])
+        news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.updates[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
         self.edits = list(_edits(olds, news))
-        self.freed = released(self.lws, self.turns, self.edits)
+        self.freed = released(self.lws, self.updates, self.edits)
 
-    def refusals(self) -> dict[Service, list[Finding]]:
-        """What `pulumi up` refuses, by service."""
-        return refusals(self.plans, self.lws, self.edits)
+    def rejections(self) -> dict[Service, list[Finding]]:
+        """The changes that `pulumi up` rejects, by service."""
+        return rejections(self.plans, self.lws, self.edits)
 
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
-    """Finds what differs between two lists of manifests, and what that does to running pods.
+    """Compares two lists of manifests, and finds the effects on running pods.
 
     Args:
         old: Manifests before, from any source; they may be ill-formed.
         new: Manifests after.
-        plans: Services before and after, as far as they are known: they have the order of restarts
-            and what a partition holds back.
+        plans: Services before and after, as far as they are known: they determine the order of
+            restarts and the partition.
 
     Returns:
         The difference, false where there is none.
@@ -102,7 +105,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     edits = change.edits
     if not edits and not change.freed:
         return Difference(notes=tuple(change.kept))
-    effects = tuple(find_role_effects(change.lws, edits, change.turns[1]))
+    effects = tuple(find_role_effects(change.lws, edits, change.updates[1]))
     services = tuple({service_of(*item) for item in side.items()} for side in change.objects)
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
     engines = tuple(find_engine_changes(edits))
@@ -110,9 +113,10 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *notes(edits, effects, services, change.refusals(), change.freed),
+            *notes(edits, effects, services, change.rejections(), change.freed),
             *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
             *change.kept,
+            *_unknown_template_notes(*change.objects),
             *describe_engine_changes(engines, len(affected)),
             *describe_rejected_kv_caches(edits),
         ),
@@ -121,15 +125,17 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     )
 
 
-def _with_live_replicas(olds: Objects, news: Objects, turns: Turns) -> tuple[Objects, list[str]]:
+def _with_live_replicas(
+    olds: Objects, news: Objects, planned: PlannedUpdates
+) -> tuple[Objects, list[str]]:
     """The new objects with the replicas that autoscalers have set, and a note for each role."""
     updated, kept = dict(news), dict[str, None]()
     for key, new in news.items():
-        old, turn = olds.get(key), turns.of(key)
-        if old is None or turn is None or not (key.is_lws and turn.step.scaled_externally):
+        old, update = olds.get(key), planned.of(key)
+        if old is None or update is None or not (key.is_lws and update.step.scaled_externally):
             continue
         before, after = (get_count(manifest, "spec", "replicas") for manifest in (old, new))
-        if before == after or turn.recreated or find_immutable_change(key, old, new):
+        if before == after or update.recreated or find_immutable_change(key, old, new):
             continue  # nothing to keep, or created again with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
         kept[
@@ -146,15 +152,15 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
-            # Both are one object: a namespace that only one of them states is no change.
+            # The namespace may be set in one of them only.
             changes = _changes("", old, new)
             fields = [field for field in changes if field.path != "metadata.namespace"]
             if fields:
-                refused = find_immutable_change(key, old, new)
+                immutable_field = find_immutable_change(key, old, new)
                 shown = drop_explained_revision(fields, key.template_paths)
-                change = _change(key, new, "replaced" if refused else "changed", shown)
-                restarting = bool(refused) or restarts(key, old, new)
-                yield Edit(key, old, new, change, restarting, refused)
+                change = _change(key, new, "replaced" if immutable_field else "changed", shown)
+                restarting = bool(immutable_field) or restarts(key, old, new)
+                yield Edit(key, old, new, change, restarting, immutable_field)
     for key, old in olds.items():
         if key not in news:
             yield Edit(key, old, None, _change(key, old, "removed"))
@@ -244,7 +250,7 @@ def _item(path: str, place: str | int) -> str:
 def _replacement_notes(
     effects: Iterable[RoleEffect], lws: Objects, *, several: bool
 ) -> Iterator[str]:
-    """Says which roles start beside those that they replace, and the accelerators for that."""
+    """Yields which roles start before those that they replace, and the accelerators they need."""
     roles: dict[Service, dict[str, list[str]]] = {}
     for effect in effects:
         if effect.role_change in ("role added", "role removed"):
@@ -266,10 +272,30 @@ def _replacement_notes(
         )
 
 
+def _unknown_template_notes(olds: Objects, news: Objects) -> Iterator[str]:
+    """Names workloads whose pod template is one value that only a deployment knows."""
+    names = [
+        key.name
+        for key, manifest in news.items()
+        if key in olds and key.template_paths and UNKNOWN in _templates(key, manifest)
+    ]
+    if names:
+        yield (
+            f"pod template unknown before deployment: {compressed(names)}; whether their pods "
+            "restart is unknown, too"
+        )
+
+
+def _templates(key: Identity, manifest: Manifest) -> Iterator[Any]:
+    for path in (*key.template_paths, f"{LWS_TEMPLATE}.workerTemplate"):
+        keys = path.split(".")
+        yield from (at(manifest, *keys[:depth]) for depth in range(1, len(keys) + 1))
+
+
 def _totals(
     lws: tuple[Objects, Objects], services: Mapping[Service, None]
 ) -> Iterator[ServiceTotals]:
-    """What the LeaderWorkerSets of services run, before and after."""
+    """Pods and accelerators of the LeaderWorkerSets of services, before and after."""
     sums: dict[Service, list[list[int]]] = {}
     for side, objects in enumerate(lws):
         for key, manifest in objects.items():

@@ -1,7 +1,7 @@
 """Kubernetes manifests of any origin: their identities, and what restarts their pods.
 
-What an update does to a LeaderWorkerSet is that of release 0.10 (revision_utils.go,
-leaderworkerset_webhook.go): its revision is `networkConfig` and `leaderWorkerTemplate`, nothing
+Updates of LeaderWorkerSets behave as in release 0.10 (revision_utils.go,
+leaderworkerset_webhook.go): the revision is `networkConfig` and `leaderWorkerTemplate`, nothing
 else restarts a replica.
 """
 
@@ -22,10 +22,10 @@ Service = tuple[str, str]
 
 LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
-#: Where a LeaderWorkerSet says how it updates its groups.
+#: The rolling update settings of a LeaderWorkerSet.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-# LeaderWorkerSet's own defaults: writing them explicitly is no new revision.
+# LeaderWorkerSet's defaults: setting them explicitly creates no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
@@ -85,10 +85,10 @@ def get_count(value: Any, *keys: str) -> int:
 
 
 class Identity(NamedTuple):
-    """What makes two manifests the same object.
+    """The identity of an object.
 
-    The version of the API is no part of it: `v1beta1` and `v1` are views of one object. The
-    ordinal keeps apart what one list holds twice, so that nothing is dropped.
+    It excludes the API version, because `v1beta1` and `v1` are views of one object. The ordinal
+    distinguishes duplicates in a list, so that none is dropped.
     """
 
     group: str
@@ -109,7 +109,7 @@ class Identity(NamedTuple):
 
     @property
     def is_apps_workload(self) -> bool:
-        """Whether it is a workload of Kubernetes' own that keeps pods running."""
+        """Whether it is a Deployment, StatefulSet or DaemonSet."""
         return self.group == "apps" and self.kind in _APPS_KINDS
 
     @property
@@ -161,15 +161,15 @@ def label(manifest: Manifest | None, name: str) -> str:
 
 
 def service_of(key: Identity, manifest: Manifest | None) -> Service:
-    """Service that an object belongs to; a LeaderWorkerSet without labels is its own service.
+    """Service that an object belongs to; without labels, a LeaderWorkerSet's name.
 
-    Its name is empty for other objects without labels.
+    The name is empty for other objects without labels.
     """
     return key.namespace, label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
 
 
 def role_of(key: Identity, manifest: Manifest | None) -> str:
-    """Role that a workload runs, its own name without labels."""
+    """Role that a workload runs; without labels, the workload's name."""
     return label(manifest, labels.ROLE_NAME) or key.name
 
 
@@ -183,8 +183,8 @@ def pod_group_reference(manifest: Manifest | None) -> str:
 
 def get_partition(manifest: Manifest) -> int:
     """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
-    stated = at(manifest, *ROLLING, "partition") is not None
-    return get_count(manifest, *ROLLING, "partition") if stated else 0
+    is_set = at(manifest, *ROLLING, "partition") is not None
+    return get_count(manifest, *ROLLING, "partition") if is_set else 0
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
@@ -197,7 +197,7 @@ def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
 
 
 def _accelerators(template: Any) -> int:
-    """What one pod asks for; a template of any origin may be ill-formed, and counts as 0 then."""
+    """Accelerators of a pod, 0 for an invalid template."""
     try:
         return accelerators(template)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -212,7 +212,7 @@ def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
 
 
 def _at_or_mask(manifest: Manifest, field: str) -> Any:
-    """A field of the spec; of a spec that is secret as a whole, the mask."""
+    """A field of the spec, or the mask of a secret spec."""
     spec = at(manifest, "spec")
     return spec if isinstance(spec, str) else at(spec, field)
 
@@ -245,7 +245,7 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
         return f"{lws_objects.SUB_GROUP_POLICY}.{differing}"
     if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
         return "volumeClaimTemplates"
-    # Without any networkConfig the webhook fills in the default; with an empty one it refuses.
+    # Without any networkConfig the webhook fills in the default; it rejects an empty one.
     network = at(new, "spec", "networkConfig")
     had_policy = at(old, "spec", "networkConfig", "subdomainPolicy") is not None
     if had_policy and network is not None and at(network, "subdomainPolicy") is None:

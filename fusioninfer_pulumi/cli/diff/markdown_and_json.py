@@ -20,8 +20,8 @@ from fusioninfer_pulumi.cli.diff._formatting import (
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
-# GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
-# words, such as the mark by which a job finds its comment again.
+# GitHub rejects comments of more than 65,536 characters; the rest is for text of the caller, such
+# as the mark by which a job finds its comment again.
 LIMIT = 65_000
 _LONGEST_LINE = 240
 _LONGEST_NOTE = 1_000
@@ -35,7 +35,7 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
     """Writes a difference as markdown for GitHub and GitLab.
 
     Args:
-        difference: What `compare` found.
+        difference: The result of `compare`.
         limit: Most characters; what does not fit is counted.
 
     Returns:
@@ -79,13 +79,13 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
 
 def _details(difference: Difference, limit: int) -> str:
     blocks: list[str] = []
-    apart = False
+    after_fields = False
     for group in grouped(difference.objects):
         first, *fields = _blocks(group)
         # An added object right below the fields of another one would look like their value.
-        gap = "\n" if apart or (fields and blocks) else ""
+        gap = "\n" if after_fields or (fields and blocks) else ""
         blocks += [gap + first, *fields]
-        apart = bool(fields)
+        after_fields = bool(fields)
     frame = f"<details>\n<summary>{counts(difference.objects)}</summary>\n\n"
     # 500 characters for the fences and for the sentence on what is left out.
     kept, _ = _fitting(blocks, limit - len(frame) - 500)
@@ -142,7 +142,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
     """Builds the JSON form; its keys are a contract.
 
     Args:
-        difference: What `compare` found.
+        difference: The result of `compare`.
 
     Returns:
         `different` (whether anything is), then the fields of the records in camelCase.

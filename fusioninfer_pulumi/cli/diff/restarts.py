@@ -1,6 +1,6 @@
-"""What a change does to the replicas of each role: which restart, why, in which order.
+"""How a change affects the replicas of each role: which restart, why, and in which order.
 
-The order, and what `pulumi up` refuses, come from the functions that the update itself uses.
+The order, and the changes that `pulumi up` rejects, come from the functions of the update itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MOST_NAMES = 10_000
 class Edit:
     """A change of one object, whose pods restart or not.
 
-    `refused` is the field that no update changes, so that the object is deleted and created.
+    `immutable_field` is a changed field that forces a replacement: delete, then create.
     """
 
     key: Identity
@@ -64,7 +64,7 @@ class Edit:
     new: Manifest | None
     change: ObjectChange
     restarts: bool = False
-    refused: str | None = None
+    immutable_field: str | None = None
 
     @property
     def service(self) -> Service:
@@ -79,20 +79,20 @@ class Edit:
     @property
     def reason(self) -> str:
         """Why the pods of a Deployment or the like restart."""
-        refused = f"{self.refused} changed" if self.refused else ""
-        return ", ".join(filter(None, (refused, _restart_reason(self.template_changes))))
+        replaced = f"{self.immutable_field} changed" if self.immutable_field else ""
+        return ", ".join(filter(None, (replaced, _restart_reason(self.template_changes))))
 
 
 @dataclass(frozen=True)
-class Turn:
-    """When a LeaderWorkerSet of a planned service changes.
+class PlannedUpdate:
+    """When the update of a service changes one of its LeaderWorkerSets.
 
     Attributes:
         position: Its place in the rollout.
-        step: What the update does with it.
-        at_a_time: Replicas of the role that change side by side, None for all.
-        after: Roles that change before its own.
-        groups: Whole serving groups that change side by side, None where groups do not count.
+        step: Its step of the update.
+        at_a_time: Replicas of the role that change in parallel, None for all.
+        after: Roles that change before this one.
+        groups: Serving groups that change in parallel, None if the update ignores groups.
     """
 
     position: int
@@ -108,21 +108,21 @@ class Turn:
 
     @property
     def optional(self) -> bool:
-        """Whether nothing waits for it."""
+        """Whether the update does not wait for it."""
         return not (self.step.required or self.step.whole)
 
 
-class Turns(dict[tuple[str, str], Turn]):
-    """Turns by namespace, empty where only the engine knows it, and name of the set."""
+class PlannedUpdates(dict[tuple[str, str], PlannedUpdate]):
+    """Updates by namespace, empty if only the Pulumi engine knows it, and LeaderWorkerSet."""
 
-    def of(self, key: Identity) -> Turn | None:
+    def of(self, key: Identity) -> PlannedUpdate | None:
         """When a LeaderWorkerSet changes, None without a plan of it."""
         return self.get((key.namespace, key.name)) or self.get(("", key.name))
 
 
-def turns(plans: Iterable[ServicePlan]) -> Turns:
-    """Reads when each set changes from the plans of services."""
-    all_turns = Turns()
+def planned_updates(plans: Iterable[ServicePlan]) -> PlannedUpdates:
+    """Returns when each LeaderWorkerSet of services changes."""
+    updates = PlannedUpdates()
     for plan in plans:
         namespace = plan.namespace if isinstance(plan.namespace, str) else ""
         grouped = by_group(plan)
@@ -140,21 +140,20 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
             if not (step.required or step.whole):
                 at_a_time = None
             after = tuple(roles[:-1]) if sequential else ()
-            all_turns[namespace, step.name] = Turn(position, step, at_a_time, after, groups)
-    return all_turns
+            updates[namespace, step.name] = PlannedUpdate(position, step, at_a_time, after, groups)
+    return updates
 
 
 def released(
-    lws: tuple[Objects, Objects], turns: tuple[Turns, Turns], edits: Iterable[Edit]
+    lws: tuple[Objects, Objects],
+    updates: tuple[PlannedUpdates, PlannedUpdates],
+    edits: Iterable[Edit],
 ) -> list[Identity]:
-    """Finds sets whose template looks the same before and after, but may not be the one they have.
-
-    Those that were below the partition and are not any more, or of which fewer replicas are.
-    """
+    """Finds LeaderWorkerSets of an unchanged template that a lower partition lets restart."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in lws[0].keys() & lws[1].keys() - restarting:
-        before, after = (turn.of(key) for turn in turns)
+        before, after = (update.of(key) for update in updates)
         freed = before and after and before.step.frozen and not after.step.frozen
         if freed or get_partition(lws[0][key]) > get_partition(lws[1][key]):
             keys.append(key)
@@ -169,7 +168,7 @@ class _Lws:
     old: Manifest | None
     new: Manifest | None
     edit: Edit | None
-    turn: Turn | None
+    update: PlannedUpdate | None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -191,28 +190,29 @@ class _Lws:
 
     @property
     def changed(self) -> Edit | None:
-        """The edit that restarts pods of it, None where none does."""
+        """The edit that restarts its pods, None without one."""
         is_changed = self.edit is not None and self.edit.restarts and min(self.counts)
         return self.edit if is_changed else None
 
     @property
     def is_replaced(self) -> bool:
-        """Whether it is deleted and created again because no update changes the field."""
-        return self.edit is not None and bool(self.edit.refused)
+        """Whether it is deleted and created again because an immutable field changed."""
+        return self.edit is not None and bool(self.edit.immutable_field)
 
     @property
     def frozen(self) -> int:
         """The ordinal from which on replicas restart.
 
-        Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state
-        below that of sets of one replica. A recreated LeaderWorkerSet has none.
+        Replicas below the partition keep their template: LeaderWorkerSet ensures it for its
+        replicas, the state of the stack for LeaderWorkerSets of one replica. A replacement has no
+        partition.
         """
         common = min(self.counts)
         if self.changed is None or self.new is None:
             return common
         if self.is_replaced:
             return 0
-        planned = self.turn is not None and self.turn.step.frozen
+        planned = self.update is not None and self.update.step.frozen
         return common if planned else min(get_partition(self.new), common)
 
     @property
@@ -222,12 +222,11 @@ class _Lws:
 
 
 def find_role_effects(
-    lws: tuple[Objects, Objects], edits: Sequence[Edit], turns: Turns
+    lws: tuple[Objects, Objects], edits: Sequence[Edit], updates: PlannedUpdates
 ) -> Iterator[RoleEffect]:
-    """Yields what happens to the replicas of the services that have a changed object.
+    """Yields the effects on the replicas of services that have a changed object.
 
-    One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose pods
-    restart.
+    One effect for each role of LeaderWorkerSets, and one for each other workload that restarts.
     """
     old, new = lws
     edited = {edit.key: edit for edit in edits}
@@ -238,7 +237,7 @@ def find_role_effects(
         some = new.get(key) or old.get(key)
         roles = services.get(service_of(key, some))
         if roles is not None:
-            item = _Lws(key, old.get(key), new.get(key), edited.get(key), turns.of(key))
+            item = _Lws(key, old.get(key), new.get(key), edited.get(key), updates.of(key))
             roles.setdefault(role_of(key, some), []).append(item)
     for service, roles in services.items():
         restarting = [name for name, items in roles.items() if any(i.restarts for i in items)]
@@ -270,9 +269,9 @@ def _effect(
         role_change = "role added" if exists else "role removed"
     elif replicas.before != replicas.after:
         role_change = f"replicas {replicas.before} -> {replicas.after}"
-    # A service that runs in two clusters is updated in each by itself.
-    ordered = all(item.turn is not None and not item.key.ordinal for item in changed)
-    after = changed[-1].turn.after if changed and changed[-1].turn is not None else ()
+    # Updates of a service that runs in two clusters are independent.
+    ordered = all(item.update is not None and not item.key.ordinal for item in changed)
+    after = changed[-1].update.after if changed and changed[-1].update is not None else ()
     return RoleEffect(
         service=service[1],
         namespace=service[0],
@@ -294,16 +293,16 @@ def _effect(
 
 def _stages(items: Iterable[_Lws]) -> Iterator[RestartStage]:
     """Puts the restarts of a role in order: what the service needs first, the rest together."""
-    turns = [(item, item.turn) for item in items if item.turn is not None]
-    turns.sort(key=lambda pair: (pair[1].optional, pair[1].position))
-    for _, same in groupby(turns, key=lambda pair: pair[1].optional):
+    updates = [(item, item.update) for item in items if item.update is not None]
+    updates.sort(key=lambda pair: (pair[1].optional, pair[1].position))
+    for _, same in groupby(updates, key=lambda pair: pair[1].optional):
         part = list(same)
         names = tuple(name for item, _ in part for name in reversed(item.restarts))
-        paced = [turn for item, turn in part if not (turn.recreated or item.is_replaced)]
-        paces = [turn.at_a_time or len(names) for turn in paced]
+        paced = [update for item, update in part if not (update.recreated or item.is_replaced)]
+        paces = [update.at_a_time or len(names) for update in paced]
         at_a_time = min(max(paces), len(names)) if len(paced) == len(part) else len(names)
         # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
-        at_most = at_a_time > 1 and any(turn.step.whole for turn in paced)
+        at_most = at_a_time > 1 and any(update.step.whole for update in paced)
         groups = part[0][1].groups if at_a_time < len(names) else None
         yield RestartStage(names, at_a_time, groups, at_most)
 
@@ -360,7 +359,7 @@ _WORDS = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Leaves out the revision where another field of a template changed, which is why it did."""
+    """Drops the revision if another field of the template changed, which explains it."""
     others = [change for change in fields if not change.path.endswith(_REVISION)]
     explained = any(below(change.path, templates) for change in others)
     return tuple(others if explained else fields)
@@ -375,9 +374,9 @@ def below(path: str, roots: Iterable[str]) -> bool:
 
 
 def _restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
-    """Says why pods restart: `image, arguments changed`.
+    """Returns why pods restart: `image, arguments changed`.
 
-    What happened to their gangs comes first; the fields of a gang say nothing more then.
+    Changes of their gang come first, and replace the fields that implement it.
     """
     parts = dict.fromkeys(sorted(gangs))
     words: dict[str, None] = {}
@@ -403,20 +402,20 @@ def _is_gang(change: FieldChange) -> bool:
     )
 
 
-def refusals(
+def rejections(
     plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
-    """What `pulumi up` refuses, by service, where the old sets are those that run.
+    """Returns the changes that `pulumi up` rejects, by service, if the old objects are running.
 
-    What needs a plan leaves out a service that stands several times in either source: each of its
-    clusters may go its own way.
+    Checks that need a plan skip services that occur several times in a source, because each of
+    their clusters may be updated independently.
     """
     edited = {edit.key: edit for edit in edits}
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
     unawaited = {
         (str(plan.namespace), plan.service) for plan in plans if not plan.wait.level.awaits_replicas
     }
-    refused = _layout_refusals(*lws, unawaited)
+    rejected = _layout_rejections(*lws, unawaited)
     for plan in plans:
         keys = lws_by_name(plan, lws[0])
         if not keys or times[str(plan.namespace), plan.service] > 1:
@@ -425,31 +424,31 @@ def refusals(
         differing = {
             name
             for name, edit in edits_of.items()
-            if (edit.refused or "").startswith(SUB_GROUP_POLICY)
+            if (edit.immutable_field or "").startswith(SUB_GROUP_POLICY)
         }
         running = {name: _running(lws[0][key], edited.get(key)) for name, key in keys.items()}
         in_place = {
             name: (edit.old, edit.new)
             for name, edit in edits_of.items()
-            if edit.old is not None and edit.new is not None and not edit.refused
+            if edit.old is not None and edit.new is not None and not edit.immutable_field
             # A secret template is a text.
             if all(isinstance(_template(side), Mapping) for side in (edit.old, edit.new))
         }
         service = next(iter(keys.values())).namespace, plan.service
-        refused.setdefault(service, []).extend(
+        rejected.setdefault(service, []).extend(
             [
                 *check_subgroup_policies(plan, differing),
                 *check_kueue_changes(plan, in_place),
                 *check_gang_joins(plan, running),
             ]
         )
-    return refused
+    return rejected
 
 
-def _layout_refusals(
+def _layout_rejections(
     old: Objects, new: Objects, unawaited: Collection[Service]
 ) -> dict[Service, list[Finding]]:
-    """Services whose sets run one replica each and are to run all of a role, or the other way."""
+    """Finds services that change between `PerReplica` and `PerRole`."""
     olds, news = _by_layout(old), _by_layout(new)
     return {
         service: check_layout_change(
@@ -475,7 +474,7 @@ def _by_layout(lws: Objects) -> dict[Service, dict[Layout, dict[str, str]]]:
 
 
 def lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
-    """The LeaderWorkerSets of a service by name, none if a source has one of them twice."""
+    """Returns the LeaderWorkerSets of a service by name, none if one occurs twice."""
     planned = {lws.name for role in plan.roles for lws in role.lws}
     known = isinstance(plan.namespace, str)
     keys = [k for k in lws if k.name in planned and (not known or k.namespace == plan.namespace)]
@@ -488,7 +487,7 @@ def _template(manifest: Manifest) -> Any:
 
 
 def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:
-    if edit is not None and edit.refused:
+    if edit is not None and edit.immutable_field:
         return None
     nodes = get_count(_template(old), "size")
     changes = edit is not None and edit.restarts

@@ -37,7 +37,7 @@ _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_diff(difference: Difference, console: Console) -> None:
-    """Prints what `compare` found."""
+    """Prints the result of `compare`."""
     for part in _parts(difference, console):
         # Words longer than a line stay whole: the terminal lets them be copied.
         console.print(part, soft_wrap=True)
@@ -77,7 +77,7 @@ def _effects(difference: Difference, console: Console) -> Iterator[RenderableTyp
     replicas = table(map(str.upper, head), header="dim")
     above = ""
     for service, *others in cells:
-        # The name of a service stands where its rows begin.
+        # The name of a service is in the first of its rows only.
         replicas.add_row("" if head[0] == "service" and service == above else service, *others)
         above = service
     if console.measure(replicas).maximum + 2 <= console.width:

@@ -1,4 +1,4 @@
-"""Updates over time, from the manifests of both sides: what each replica does, and when."""
+"""Updates over time, from the manifests of both sides: when each replica restarts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from fusioninfer_pulumi.rollout.timeline import (
 )
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
 
-# Each turn looks at every LeaderWorkerSet: for more of them it takes long.
+# Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
 #: Titles of the columns before those of roles.
 HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
-#: What the figures are.
+#: How to read the figures.
 BOUNDS = (
     "This is the slowest successful update: each replica becomes available when its timeout ends. "
     "Times exclude some seconds of each step: Pulumi's own work, and up to 5 s between two reads."
@@ -71,7 +71,7 @@ class ServiceTimeline:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What the rows do not say."""
+        """Facts that are not in the rows."""
         if self.timeline is None:
             return
         if self.timeline.extra_hours:
@@ -107,7 +107,7 @@ class ServiceTimeline:
         played = self.timeline
         if played is None:
             return {"missing": self.missing}
-        before, *turns, after = (
+        before, *steps, after = (
             {
                 "seconds": row.seconds,
                 "restarting": list(row.restarting),
@@ -119,7 +119,7 @@ class ServiceTimeline:
         )
         return {
             "before": before,
-            "turns": turns,
+            "turns": steps,
             "after": after,
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
@@ -131,15 +131,15 @@ class ServiceTimeline:
 def timelines(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Plays the update of each service after, in their order; arguments as of `compare`."""
     change = Change(old, new, plans)
-    refused = change.refusals()
+    rejections = change.rejections()
     times = Counter((str(plan.namespace), plan.service) for plan in change.plans)
-    return [_played(plan, change, refused, times) for plan in change.plans]
+    return [_played(plan, change, rejections, times) for plan in change.plans]
 
 
 def _played(
     plan: ServicePlan,
     change: Change,
-    refused: Mapping[Service, Sequence[Finding]],
+    rejections: Mapping[Service, Sequence[Finding]],
     times: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
     old_keys, new_keys = (lws_by_name(plan, lws) for lws in change.lws)
@@ -148,8 +148,8 @@ def _played(
     running = {key: m for key, m in change.lws[0].items() if service_of(key, m) == service}
     several = times[str(plan.namespace), plan.service] > 1 or any(key.ordinal for key in running)
     missing = ""
-    if refused.get(service):
-        missing = f"`pulumi up` rejects it: {refused[service][0].message}"
+    if rejections.get(service):
+        missing = f"`pulumi up` rejects it: {rejections[service][0].message}"
     elif several or not new_keys:
         missing = "it has no replicas, or appears several times in a source"
     elif len(new_keys) > _MOST_LWS:
@@ -172,14 +172,14 @@ def _played(
             changes[step.name] = LwsChange(None, after)
             continue
         edit = edits.get(key)
-        find_immutable_change = edit is not None and bool(edit.refused)
-        restarts = edit is not None and edit.restarts and (find_immutable_change or not step.frozen)
+        is_replaced = edit is not None and bool(edit.immutable_field)
+        restarts = edit is not None and edit.restarts and (is_replaced or not step.frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
             _size(olds[step.name]),
             after,
             restarts=restarts or key in change.freed,
-            recreated=restarts and (find_immutable_change or recreates),
+            recreated=restarts and (is_replaced or recreates),
             new_pair=pair_changes.get(step.name, False),
         )
     removed = [

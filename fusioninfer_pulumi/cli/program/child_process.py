@@ -51,7 +51,7 @@ T = TypeVar("T")
 #: Seconds for tasks that nothing awaits, such as log messages, after the program's end.
 _GRACE = 0.5
 _MAX_FRAMES = 8
-#: How the SDK's error about a value that is no property begins.
+#: Start of the SDK's error about a value that cannot be a property.
 _SERIALISING = "While processing resource: "
 #: Shorter values occur in too many words. Pulumi's command line has the same limit.
 _SHORTEST_SECRET = 3
@@ -74,7 +74,7 @@ def main(connection: Connection, request: Request) -> None:
     """
     os.setsid()  # the processes that the program starts are ended with it
     printed = os.open(request.printed, os.O_WRONLY | os.O_APPEND)
-    Path(request.printed).unlink()  # it may hold secrets: nothing stays if the command is killed
+    Path(request.printed).unlink()  # it may contain secrets: none remains if the command is killed
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.close(printed)
@@ -103,13 +103,13 @@ def main(connection: Connection, request: Request) -> None:
     try:
         services = _run(request.project, request.config, recorder, send)
         outcome: Any = recorder.outcome(services)
-    except BaseException as problem:  # noqa: BLE001  # GeneratorExit, too, is no end of a program
+    except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
         outcome = _failure(problem, request.project.root).findings
     send(outcome)
 
 
 class _Pickler(pickle.Pickler):
-    """Writes known texts in place of Outputs, UnknownOutput for others, and no program's class."""
+    """Replaces Outputs by their text, if it is known, else by UnknownOutput."""
 
     def reducer_override(self, value: Any) -> Any:
         if is_output(value):
@@ -184,8 +184,8 @@ def _run(
 class _Executor(ThreadPoolExecutor):
     """Makes the SDK's calls to the monitor at once, so that their order is always the same.
 
-    A call that has to wait for a transform goes on in the event loop. What a program itself sends
-    to threads runs in threads.
+    A call that waits for a transform continues in the event loop. Functions of the program run in
+    threads.
     """
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -220,7 +220,7 @@ def _sending(
         send_texts(value)
         output = secret(value)
         if not isinstance(value, (str, int, float)):
-            output.apply(send_texts)  # other Outputs stand in it, and have their values later
+            output.apply(send_texts)  # it may contain Outputs, whose values come later
         return output
 
     return sending
@@ -267,7 +267,7 @@ class _ExitError(Exception):
 
 @contextlib.contextmanager
 def _failing_exits() -> Iterator[None]:
-    """Turns a `sys.exit` with a failure into an error, which the SDK does not let through."""
+    """Converts a failing `sys.exit` to an error, because the SDK does not propagate it."""
     try:
         yield
     except SystemExit as exit_:
@@ -281,7 +281,7 @@ def _failing_exits() -> Iterator[None]:
 
 
 def _failure(problem: BaseException, root: Path) -> ProgramError:
-    """Says what a program raised; an exception of the user's own keeps the lines of its message."""
+    """Converts an exception of a program to findings, one for each line of its message."""
     if isinstance(problem, ProgramError):
         return problem
     if isinstance(problem, InvalidServiceError):
@@ -307,7 +307,7 @@ def _failure(problem: BaseException, root: Path) -> ProgramError:
         place = f"{_relative(problem.filename, root) or problem.filename}:{problem.lineno}"
         text = f"{type(problem).__name__}: {problem.msg} ({place})"
     elif message.startswith(_SERIALISING):
-        # The SDK's own text prints the whole property, and with it all other values in there.
+        # The SDK's text prints the whole property with all its values.
         cause: BaseException = problem
         while cause.__cause__ is not None:
             cause = cause.__cause__
@@ -340,7 +340,7 @@ def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
 
 
 def _user_frames(frames: Iterable[traceback.FrameSummary], root: Path) -> tuple[str, ...]:
-    """The last frames of the user's own files, without their text, which may hold a secret."""
+    """The last frames of the user's files, without their text, which may contain a secret."""
     return tuple(
         f"{path}:{frame.lineno}" + ("" if frame.name == "<module>" else f" in {frame.name}")
         for frame in frames
@@ -349,7 +349,7 @@ def _user_frames(frames: Iterable[traceback.FrameSummary], root: Path) -> tuple[
 
 
 def _relative(file: str, root: Path) -> str | None:
-    """The path of the user's own file; None for one of a package that is installed there."""
+    """The path of a user's file; None for an installed package."""
     if file.startswith("<"):  # <string>, <frozen runpy>: no file at all
         return None
     try:

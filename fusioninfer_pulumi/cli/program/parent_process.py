@@ -7,6 +7,7 @@ import importlib
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     Recording,
     Secrets,
     masked,
-    refused,
+    program_error,
 )
 from fusioninfer_pulumi.findings import Finding
 
@@ -45,6 +46,10 @@ _METHOD = "fork" if sys.platform == "linux" else "spawn"
 _GRACE = 1.0
 #: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
+#: Sequences that colour text or move the cursor, and control characters but for tab and newline.
+_CONTROL = re.compile(
+    r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?)|[\0-\x08\x0b-\x1f\x7f]"
+)
 #: Bytes that a program may print; a temporary file keeps them until it ends.
 _MOST_PRINTED = 64 << 20
 
@@ -56,7 +61,7 @@ class Request:
     Attributes:
         project: The project.
         config: The configuration of the stack.
-        secrets: What stands in place of secret values in objects.
+        secrets: What replaces secret values in objects.
         limit: Seconds after which the program is ended.
         printed: The file for what the program and its own child processes print.
     """
@@ -84,7 +89,7 @@ def run_program(
         folder: The folder that holds `Pulumi.yaml`.
         stack: The stack whose configuration is used; without one, the only stack there is, else
             `dev`.
-        secrets: What stands in place of secret values. Encrypted configuration reads `<secret>`
+        secrets: What replaces secret values. Encrypted configuration reads `<secret>`
             in any case: only the stack's key could open it.
         limit: Seconds after which a program that has not ended is ended.
 
@@ -92,8 +97,7 @@ def run_program(
         The Kubernetes objects, the InferenceService components, and the warnings.
 
     Raises:
-        ProgramError: The folder is no Python project, the stack does not exist, or the program
-            failed.
+        ProgramError: The project cannot be read, the stack does not exist, or the program failed.
     """
     project = load_project(folder)
     config = read_stack_config(project, stack)
@@ -111,7 +115,8 @@ def run_program(
         finally:
             Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
             hidden = set() if secrets is Secrets.SHOWN else hidden
-            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
+            text = _CONTROL.sub("", printed.read().decode("utf-8", "replace"))
+            if text := masked(text, hidden):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
     if isinstance(outcome, tuple):
@@ -132,8 +137,8 @@ def run_program(
         )
     finally:
         os.chdir(before)
-    found = (*config.findings, *_masked(outcome["findings"], hidden))
-    return Recording(outcome["objects"], services, found, config.encrypted)
+    findings = (*config.findings, *_masked(outcome["findings"], hidden))
+    return Recording(outcome["objects"], services, findings, config.encrypted)
 
 
 def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
@@ -158,13 +163,13 @@ def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -
         for message in _listen(process, receiver, request.limit + _GRACE):
             if os.fstat(printed.fileno()).st_size > _MOST_PRINTED:
                 text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
-                raise refused(PROGRAM_ENDED, text)
+                raise program_error(PROGRAM_ENDED, text)
             if isinstance(message, str):
                 hidden.add(message)
             elif message is not None:
                 outcome = message
         if outcome is None or process.exitcode is None:
-            raise refused(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
+            raise program_error(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
         return outcome
     finally:
         process.kill()
@@ -186,7 +191,7 @@ def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[Any]:
                 process.join(left)
                 return
         elif ended:
-            return  # what it started may hold the connection open
+            return  # its own child processes may keep the connection open
         else:
             yield None
 

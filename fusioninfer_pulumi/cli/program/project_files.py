@@ -1,7 +1,7 @@
 """Reads a project: `Pulumi.yaml`, and a stack's configuration as `pulumi.Config` will read it.
 
-Follows the CLI: values of `Pulumi.<stack>.yaml`, then defaults of `Pulumi.yaml`; keys without a
-namespace belong to the project, scalars are taken as they are spelled, structures become JSON.
+As in Pulumi: values of `Pulumi.<stack>.yaml` override defaults of `Pulumi.yaml`, keys without a
+namespace belong to the project, scalars keep their spelling, structures become JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     SECRET,
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
-    refused,
+    program_error,
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
@@ -65,8 +65,8 @@ class StackConfig:
     Attributes:
         stack: The stack's short name.
         values: Text of every value by its full key, `project:key`.
-        findings: What cannot be read without the engine.
-        encrypted: Of each key with an encrypted value what the file holds.
+        findings: Values that only the Pulumi engine can read.
+        encrypted: The ciphertexts by key.
     """
 
     stack: str
@@ -79,11 +79,11 @@ def load_project(folder: Path) -> Project:
     """The project in a folder; raises ProgramError if it holds no program to run."""
     path = _project_file(folder)
     if path is None:
-        raise refused(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
+        raise program_error(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
     name = content.get("name")
     if not isinstance(name, str) or not name:
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: name is missing")
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: name is missing")
     runtime = _read_runtime(path.name, content.get("runtime"))
     config = content.get("config") or {}
     # Before `stackConfigDir` existed, a plain string under `config` named that folder.
@@ -91,7 +91,7 @@ def load_project(folder: Path) -> Project:
     if isinstance(config, str):
         config = {}
     if not isinstance(config, dict):
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
     root = folder.resolve()
     program = _program(path, root, content.get("main"), runtime)
     return Project(
@@ -118,7 +118,7 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
         content, spelled = _read_mapping(path)
         block = content.get("config") or {}
         if not isinstance(block, dict):
-            raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
+            raise program_error(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
         if content.get("environment"):
             text = f"{path.name}: environment is ignored, because only Pulumi can open it"
             findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
@@ -147,15 +147,15 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
         contents = list(documents(text))
     except UnicodeDecodeError:
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: not UTF-8 text") from None
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: not UTF-8 text") from None
     except OSError as problem:
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem.strerror}") from None
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: {problem.strerror}") from None
     except UnreadableError as problem:
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem}") from None
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: {problem}") from None
     if not contents:
         return {}, {}
     if len(contents) > 1 or not isinstance(contents[0], dict):
-        raise refused(PROJECT_FILE_INVALID, f"{path.name}: must be one YAML mapping")
+        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
     return contents[0], spelled
 
@@ -163,19 +163,19 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_runtime(file: str, runtime: Any) -> str:
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
     if name is None:
-        raise refused(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
+        raise program_error(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
     if name not in ("python", "yaml"):
         text = (
             f"{file}: runtime is {name}, but only Python and YAML programs can be read; run "
             "`pulumi preview`, or put the service into a manifest or a YAML program"
         )
-        raise refused(PROJECT_FILE_INVALID, text)
+        raise program_error(PROJECT_FILE_INVALID, text)
     return str(name)
 
 
 def _program(file: Path, root: Path, main: Any, runtime: str) -> Path:
     if main is not None and not isinstance(main, str):
-        raise refused(PROJECT_FILE_INVALID, f"{file.name}: main must be a path")
+        raise program_error(PROJECT_FILE_INVALID, f"{file.name}: main must be a path")
     entry = root / (main or ".")
     if entry.is_dir():
         if runtime == "yaml":
@@ -183,9 +183,13 @@ def _program(file: Path, root: Path, main: Any, runtime: str) -> Path:
             return (main_file if main_file.is_file() else file).resolve()
         entry = entry / _MAIN_MODULE
         if not entry.is_file():
-            raise refused(PROJECT_FILE_INVALID, f"no {_MAIN_MODULE} in {main or 'this directory'}")
+            raise program_error(
+                PROJECT_FILE_INVALID, f"no {_MAIN_MODULE} in {main or 'this directory'}"
+            )
     elif not entry.is_file():
-        raise refused(PROJECT_FILE_INVALID, f"{file.name}: main is {main}, which does not exist")
+        raise program_error(
+            PROJECT_FILE_INVALID, f"{file.name}: main is {main}, which does not exist"
+        )
     return entry.resolve()
 
 
@@ -199,7 +203,7 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
         if short not in stacks:
             text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
-            raise refused(PROJECT_FILE_INVALID, text)
+            raise program_error(PROJECT_FILE_INVALID, text)
         return short, stacks[short], []
     if len(stacks) == 1:
         name, path = next(iter(stacks.items()))
@@ -232,7 +236,7 @@ def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
         kind = "value" if len(missing) == 1 else "values"
         names = ", ".join(sorted(missing))
         text = f"stack '{stack}' is missing configuration {kind} {names}"
-        raise refused(PROJECT_FILE_INVALID, text)
+        raise program_error(PROJECT_FILE_INVALID, text)
 
 
 def _full_key(project: str, key: str) -> str:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-# Ignored with its stubs, too: they are a package of their own, which users do not have.
+# Its stubs are a separate package, which users do not have.
 from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
@@ -73,7 +73,7 @@ class Recorder(MockMonitor):
         self._of_stack: list[str] = []
 
     def outcome(self, services: Sequence[CollectedService]) -> dict[str, Any]:
-        """What the program registered, in the order of constructors, which is not that of calls."""
+        """Returns what the program registered, in the order of constructors, not of calls."""
         places = [place for _, place in sorted(self._services, key=itemgetter(0))]
         findings: dict[str, Finding] = {}  # each text once
         for _, finding in sorted(self._findings, key=itemgetter(0)):
@@ -114,7 +114,7 @@ class Recorder(MockMonitor):
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
         self._parents[urn] = request.parent
         self._transforms[urn] = [callback.token for callback in request.transforms]
-        # The engine's order: own transforms, then each ancestor's, then the stack's.
+        # The engine's order: transforms of the resource, its ancestors, then the stack.
         tokens: list[str] = []
         holder = urn
         while holder:
@@ -283,7 +283,7 @@ class Engine:
             print(request.message, file=sys.stderr)
 
     def RequirePulumiVersion(self, _request: object) -> None:
-        """Accepts any demand on the CLI's version: there is no CLI."""
+        """Accepts any required version: there is no CLI."""
 
 
 def _answer(result: Inputs) -> Any:
@@ -294,7 +294,7 @@ def _answer(result: Inputs) -> Any:
 
 
 def _is_object(token: str, inputs: Inputs) -> bool:
-    """Whether a custom resource is a Kubernetes object of the program's own."""
+    """Whether a custom resource is a Kubernetes object, not a patch of one."""
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]

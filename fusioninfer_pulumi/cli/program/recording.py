@@ -1,6 +1,6 @@
-"""What a run of a program brings to light, in plain values, and what hides secrets in it.
+"""The result of a run of a program in plain values, and the masks of its secrets.
 
-Imports no Pulumi: commands and the list of rules read it.
+Does not import Pulumi, because commands and the list of rules import it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 T = TypeVar("T")
-# No Kubernetes name and no YAML text holds a control character.
+# Neither Kubernetes names nor YAML texts contain control characters.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
 
 
 @dataclass(frozen=True)
 class ProgramService:
-    """One InferenceService component that a program made.
+    """An InferenceService component that a program created.
 
     Attributes:
         name: Its logical name.
-        file: The user's file that made it, relative to the project where it lies below it; empty
-            where it is not known.
-        line: The line in it, None where it is not known.
+        file: The file that declares it, relative to the project if it is inside; empty if unknown.
+        line: Its line, None if unknown.
         provider: Name of its Kubernetes provider, empty for the default one.
         plan: Its plan.
     """
@@ -53,7 +52,7 @@ class ProgramService:
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything that one run of a program brought to light.
+    """The result of one run of a program.
 
     Attributes:
         objects: The Kubernetes objects, in the order in which the program constructed them; what
@@ -61,8 +60,8 @@ class Recording:
             mapping), then its other fields in alphabetical order, as the keys of all mappings are:
             the SDK passes properties as a protobuf map, which has no order.
         services: The InferenceService components, in the same order.
-        findings: Warnings: what is missing here because only the engine can expand it, and what
-            the program itself warned about; no text twice.
+        findings: Warnings, each text once: what only the Pulumi engine can expand, and messages of
+            the program.
         encrypted: The ciphertext of each encrypted value of the stack's config.
     """
 
@@ -81,8 +80,8 @@ class ProgramError(Exception):
     """A project that cannot be run, or a program that failed.
 
     Attributes:
-        findings: What is wrong, one line each. The last one holds the lines of the user's own
-            files that led there, outermost first.
+        findings: The errors, one line each. The last one has the stack frames of the user's
+            files, outermost first.
     """
 
     def __init__(self, *findings: Finding, frames: tuple[str, ...] = ()) -> None:
@@ -94,20 +93,20 @@ class ProgramError(Exception):
         return "\n".join(str(finding) for finding in self.findings)
 
 
-def refused(rule: Rule, message: str) -> ProgramError:
-    """An error of one line."""
+def program_error(rule: Rule, message: str) -> ProgramError:
+    """Returns an error of one line."""
     return ProgramError(error(rule, (), message))
 
 
 class Secrets(enum.Enum):
-    """What stands in place of a secret value."""
+    """What replaces a secret value."""
 
     MASKED = enum.auto()  #: `<secret>`
-    MARKED = enum.auto()  #: the same, with a mark of the value: see `unmarked`
+    MARKED = enum.auto()  #: the same with a hash of the value: see `remove_marks`
     SHOWN = enum.auto()  #: the value
 
     def mask(self, value: Any) -> Any:
-        """What stands in place of a plain value."""
+        """Returns what replaces a plain value."""
         if self is Secrets.SHOWN:
             return value
         if self is Secrets.MASKED:
@@ -117,7 +116,7 @@ class Secrets(enum.Enum):
 
 
 def remove_marks(value: T) -> T:
-    """A copy of plain values and records in whose texts every marked mask is `<secret>`."""
+    """Returns a copy of plain values and records with `<secret>` for each marked mask."""
     return cast("T", _unmarked(value))
 
 
@@ -138,7 +137,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """A text with a mask in place of each secret, the longest first."""
+    """Returns a text with its secrets masked, the longest first."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
     return text

@@ -1,8 +1,8 @@
 """Modelplane's ModelDeployment, field by field as its definitions publish it (modelplane.ai).
 
 Three shapes of one kind and version: `ReleasedSpec` (0.2 and later), `EarlySpec` (0.1), and
-`ProposedSpec`, the disaggregation proposal's `workers`, `prefill` and `routing`. What stands beside
-them is in `companions`.
+`ProposedSpec`, the disaggregation proposal's `workers`, `prefill` and `routing`. Related
+kinds are in `companions`.
 """
 
 from __future__ import annotations
