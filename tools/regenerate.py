@@ -57,6 +57,8 @@ def main() -> int:
         for name, text in TEMPLATE.files(language).items():
             (ROOT / "templates" / language / name).write_text(text, encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("__main__.py")):
+        if not (project.parent / "Pulumi.yaml").exists():
+            continue  # a policy pack
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(
             [*command, str(project.parent)], capture_output=True, text=True, check=True
