@@ -35,22 +35,23 @@ class ResourceClaimArgs(SpecModel):
     """DeviceClass of the devices, such as `gpu.nvidia.com`."""
 
     count: PositiveCount | None = None
-    """Devices of each pod, by default 1."""
+    """Number of devices per pod; 1 by default."""
 
     selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
-    """CEL expressions that each device has to meet."""
+    """CEL expressions that each device must match."""
 
     admin_access: bool | None = None
-    """Whether devices are shared with their users, for monitoring; needs rights."""
+    """Whether to request admin access: devices are shared with their users, for monitoring.
+    Requires permission."""
 
     spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
-    """The spec of a ResourceClaim, passed on as it is."""
+    """The spec of a ResourceClaim, passed through."""
 
     template_name: NameOrOutput | None = None
-    """An existing ResourceClaimTemplate; may be an Output."""
+    """Name of an existing ResourceClaimTemplate; may be an Output."""
 
     claim_name: NameOrOutput | None = None
-    """An existing ResourceClaim, which all pods share; may be an Output."""
+    """Name of an existing ResourceClaim, shared by all pods; may be an Output."""
 
     @property
     def made(self) -> bool:

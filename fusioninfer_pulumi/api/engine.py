@@ -22,7 +22,7 @@ from fusioninfer_pulumi.rules.common import (
 
 
 class EngineName(str, enum.Enum):
-    """The engines whose containers can be written."""
+    """Engines whose containers the library can generate."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -45,7 +45,7 @@ Registry = Annotated[
 
 
 class EngineArgs(SpecModel):
-    """Which engine a role runs, and in which release, where its template names no image.
+    """The engine that a role runs, and its release.
 
     Beside a template with an image it asks for the rest of the container, which the template's own
     values replace.
@@ -55,8 +55,8 @@ class EngineArgs(SpecModel):
     """`vllm` (default) or `sglang`."""
 
     version: ReleaseText | None = None
-    """Its release, such as `0.32.0`; by default the one that this version of the library names,
-    which `plan` shows."""
+    """Release, such as `0.32.0`; by default the one that this version of the library uses, which
+    `plan` prints."""
 
 
 #: `targetPorts` of an InferencePool (CRD v1.1 and later).
@@ -73,26 +73,27 @@ class ParallelismArgs(SpecModel):
     """
 
     tensor: PositiveCount | None = None
-    """Accelerators that share each layer; by default the engine's 1."""
+    """Tensor parallel size: accelerators that share each layer; the engine's default is 1."""
 
     pipeline: PositiveCount | None = None
-    """Stages that the layers are divided into, by default one in each pod of a replica."""
+    """Pipeline parallel size: stages of layers; by default one per pod of a replica."""
 
     data: PositiveCount | None = None
-    """Copies of the model that share one endpoint, over all pods of a replica."""
+    """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
 
     data_local: PositiveCount | None = None
-    """Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."""
+    """Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."""
 
     data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
-    """Port on which the leader coordinates the copies in other pods; by default the engine's."""
+    """Port on which the leader coordinates copies in other pods; the engine's default if not
+    set."""
 
     expert: bool | None = None
-    """Whether the layers of experts are spread over all accelerators of a replica."""
+    """Whether experts are distributed over all accelerators of a replica (expert parallelism)."""
 
     port_per_rank: bool | None = None
-    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
-    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+    """Whether each copy in the pod serves on its own port, so that the endpoint picker chooses
+    among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."""
 
     @property
     def ranks(self) -> int:

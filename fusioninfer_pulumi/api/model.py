@@ -76,7 +76,7 @@ class AccessMode(str, enum.Enum):
 
 
 class SecretKeyArgs(SpecModel):
-    """One key of a Secret in the service's namespace."""
+    """A key of a Secret in the service's namespace."""
 
     name: NameOrOutput
     """Name of the Secret; may be an Output."""
@@ -89,29 +89,29 @@ class S3Args(SpecModel):
     """Access to an S3 bucket."""
 
     secret_name: NameOrOutput | None = None
-    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
+    """Secret with the credentials; by default the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
-    """Key of the Secret that holds the access key's id."""
+    """Key of the Secret that holds the access key ID."""
 
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
     endpoint: TextOrOutput | None = None
-    """URL of a store other than AWS; may be an Output."""
+    """URL of an S3-compatible store other than AWS; may be an Output."""
 
     region: TextOrOutput | None = None
     """Region of the bucket; may be an Output."""
 
 
 class LoraAdapterArgs(SpecModel):
-    """One LoRA adapter."""
+    """A LoRA adapter."""
 
     name: Text
-    """Name by which requests ask for it."""
+    """Adapter name in requests."""
 
     uri: Text
-    """Where it comes from, in the forms of the model's `uri`."""
+    """Source of the adapter, in the formats of the model's `uri`."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the name and the source."""
@@ -122,38 +122,38 @@ class LoraAdapterArgs(SpecModel):
 
 
 class LoraArgs(SpecModel):
-    """LoRA adapters that are served beside the model."""
+    """LoRA adapters that are served with the model."""
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
 
     max_rank: PositiveCount | None = None
-    """Largest rank of an adapter, by default the engine's."""
+    """Maximum rank of the adapters; the engine's default if not set."""
 
     max_adapters: PositiveCount | None = None
-    """Adapters in one batch, by default the engine's."""
+    """Maximum number of adapters in one batch; the engine's default if not set."""
 
     max_cpu_adapters: PositiveCount | None = None
-    """Adapters that are kept in memory, by default the engine's."""
+    """Maximum number of adapters in host memory; the engine's default if not set."""
 
 
 class FetcherArgs(SpecModel):
-    """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
+    """The container that downloads models: in the warm-up Job, or as an init container."""
 
     image: StringOrOutput = FETCHER_IMAGE
-    """Its image, by default KServe's storage-initializer; may be an Output."""
+    """Image; KServe's storage-initializer by default. May be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
-    """What fetches: it gets a source and a folder as its last two arguments."""
+    """Command; the source and the target directory are appended as arguments."""
 
     env: list[PodPart] = Field(default_factory=list)
-    """More variables, such as proxies or mirrors."""
+    """Additional environment variables, such as proxies or mirrors."""
 
     resources: PodPart | None = None
-    """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
+    """Resources, replacing the default requests (100m CPU, 512Mi memory)."""
 
     security_context: PodPart | None = None
-    """Its security context, in place of an unprivileged one of user 1000."""
+    """Security context, replacing the default: unprivileged, user 1000."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the container's fields."""
@@ -166,71 +166,73 @@ class FetcherArgs(SpecModel):
 
 
 class StorageArgs(SpecModel):
-    """A PersistentVolumeClaim of the service's own."""
+    """A PersistentVolumeClaim that the service creates."""
 
     size: Bytes
-    """Its size, such as `500Gi`."""
+    """Storage request, such as `500Gi`."""
 
     storage_class_name: NameOrOutput | None = None
-    """StorageClass, by default the cluster's; may be an Output."""
+    """StorageClass; the cluster's default if not set. May be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes, by default `ReadWriteMany`; others would have to change, and the claim with
-    them, when the service grows."""
+    """Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be
+    changed, so other modes keep the service from growing to more nodes."""
 
 
 class WarmUpJobArgs(SpecModel):
-    """The pod that fills the cache."""
+    """The Job that fills the cache."""
 
     timeout: Duration = "2h"
-    """How long it may take, all attempts together."""
+    """Timeout for all attempts together, such as `2h`."""
 
     backoff_limit: Count = 3
-    """Attempts after the first."""
+    """Number of retries."""
 
     ttl_seconds_after_finished: Count | None = None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
-    deleted one again."""
+    """Seconds after which Kubernetes deletes the finished Job. By default it is kept, because
+    Pulumi would create a deleted Job again."""
 
     node_selector: dict[str, StringOrOutput] | None = None
-    """Nodes on which it may run; values may be Outputs."""
+    """Node selector; values may be Outputs."""
 
     tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
-    """Taints that it tolerates."""
+    """Tolerations."""
 
     service_account_name: NameOrOutput | None = None
-    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
+    """ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an
+    Output."""
 
 
 class CacheArgs(SpecModel):
-    """A volume that keeps model files for all pods of the service."""
+    """A volume that caches model files for all pods of the service."""
 
     claim_name: NameOrOutput | None = None
-    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
+    """Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an
+    Output."""
 
     storage: StorageArgs | None = None
     """A claim that the service creates."""
 
     mount_path: AbsolutePath = "/mnt/model-cache"
-    """Where it is mounted."""
+    """Mount path of the volume."""
 
     warm_up: bool = False
-    """Whether a Job fills it before the pods are made, which then only read it. Without it,
-    engines download into it."""
+    """Whether a Job downloads the model before the pods are created, which then mount the cache
+    read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool = False
-    """Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at
-    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name
-    such a path. Needs `warmUp`."""
+    """Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at
+    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
+    contain such a path. Requires `warmUp`."""
 
     read_only: bool = True
-    """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
-    model's files. Needs `warmUp`."""
+    """Whether pods mount the downloaded files read-only; `false` is for engines that write next to
+    the model files. Requires `warmUp`."""
 
     job: WarmUpJobArgs = default(WarmUpJobArgs)
-    """The Job."""
+    """The warm-up Job."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that one field chooses the claim, and the fields of the warm-up Job."""
@@ -242,49 +244,48 @@ class CacheArgs(SpecModel):
 
 
 class ModelArgs(SpecModel):
-    """The model: its files get into every serving pod, and the engine's arguments name it."""
+    """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
 
     name: Text | None = None
-    """Name by which requests ask for it; by default the repository's for `hf://`, else the
-    service's."""
+    """Model name in requests. Default: the repository name for `hf://`, else the service's name."""
 
     size: Bytes | None = None
-    """Size of its files, such as `140Gi`."""
+    """Size of the model files, such as `140Gi`."""
 
     config: dict[str, Any] | Text | None = None
-    """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
-    of known models. A path is relative to the manifest's folder, and in or below it; in a program
-    relative to the working directory."""
+    """The model's `config.json`, or its path, for memory checks. Default: the table of known
+    models. In a manifest the path is relative to the manifest's directory and must not leave it; in
+    a program it is relative to the working directory."""
 
     mount_path: AbsolutePath = "/mnt/models"
-    """Where its files are, but for those in a cache without `mountModel`."""
+    """Path of the model files in the pods, except for models in a cache without `mountModel`."""
 
     path: RelativePath | None = None
-    """`oci://` only: folder of the image that holds the model, such as `models`."""
+    """`oci://` only: directory in the image that contains the model, such as `models`."""
 
     fetch: Annotated[Fetch, Field(strict=False)] | None = None
-    """`hf://` only: who fetches it, by default the engine."""
+    """`hf://` only: the component that downloads the model; the engine by default."""
 
     fetcher: FetcherArgs = default(FetcherArgs)
-    """The container that fetches, where the engine does not."""
+    """The container that downloads the model, if the engine does not."""
 
     token_secret: SecretKeyArgs | None = None
-    """Secret with the token for Hugging Face."""
+    """Secret with the Hugging Face token."""
 
     s3: S3Args = default(S3Args)
-    """How `s3://` is reached."""
+    """Access to `s3://` buckets."""
 
     image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
-    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
+    """Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
     """LoRA adapters."""
 
     cache: CacheArgs | None = None
-    """A volume that keeps the files."""
+    """A volume that caches the model files."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the source of the model and of its adapters, and the fields that depend on it."""

@@ -27,49 +27,49 @@ from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 
 class SplitArgs(SpecModel):
-    """A share of the requests for another service of the namespace, such as a canary."""
+    """A share of requests for another service in the namespace, such as a canary."""
 
     service: Name
-    """Name of the service; its router says `routedBy`."""
+    """Name of the service; its router must set `routedBy`."""
 
     weight: Annotated[int, Field(ge=0, le=100)]
-    """Percent of the requests that go to its pool; what is left of 100 stays here."""
+    """Percentage of requests that go to its pool; the rest of 100 stays with this service."""
 
 
 class HttpRouteRefArgs(SpecModel):
-    """An HTTPRoute that is made elsewhere."""
+    """An HTTPRoute that is created elsewhere."""
 
     name: str = Field(min_length=1)
-    """Its name."""
+    """Name of the HTTPRoute."""
 
     namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the HTTPRoute; the service's by default. May be an Output."""
 
 
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+    """The spec of the service's HTTPRoute; or which other route leads to the service."""
 
     parent_refs: list[dict[str, Any]] | None = None
-    """Gateways that the route attaches to; by default those of `gateway`."""
+    """Gateways that the route attaches to; those of `gateway` by default."""
 
     hostnames: list[StringOrOutput] | None = None
-    """Host names that the route answers to; each may be an Output."""
+    """Host names of the route; each may be an Output."""
 
     rules: list[dict[str, Any]] | None = None
-    """Rules; one without `backendRefs` leads to the service's pool, and so does the default."""
+    """Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."""
 
     use_default_gateways: str | None = None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
 
     split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
-    """Shares of other services in the requests of the rules without `backendRefs`; by default none.
-    Not every gateway takes several pools in one rule (docs/routing.md)."""
+    """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
+    every gateway supports several pools in one rule (docs/routing.md)."""
 
     routed_by: Name | None = None
-    """The service whose route leads to this one's pool; none is made here then."""
+    """Name of the service whose route leads to this service's pool; no route is created here."""
 
     refs: Annotated[list[HttpRouteRefArgs], Field(min_length=1)] | None = None
-    """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
+    """HTTPRoutes created elsewhere that lead to this service's pool; no route is created here."""
 
     @property
     def external_field(self) -> str | None:
@@ -96,32 +96,33 @@ class HttpRouteArgs(SpecModel):
 
 
 class GatewayRefArgs(SpecModel):
-    """A Gateway that exists already."""
+    """An existing Gateway."""
 
     name: str = Field(min_length=1)
-    """Its name."""
+    """Name of the Gateway."""
 
     namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the Gateway; the service's by default. May be an Output."""
 
     section_name: str | None = None
-    """The one listener to attach to, by default all that take the route."""
+    """Name of the listener to attach to; by default all that accept the route."""
 
     port: Port | None = None
-    """The listeners' port to attach to, by default any."""
+    """Port of the listeners to attach to; any by default."""
 
     listeners: list[dict[str, Any]] | None = None
-    """The Gateway's listeners as far as they are known: with them the attachment is checked and
-    the endpoint has the right scheme and port. They are not written anywhere."""
+    """Listeners of the Gateway, if known: used to check the attachment and to compute the
+    endpoint's scheme and port. They are not written to the cluster."""
 
 
 class GatewayArgs(SpecModel):
-    """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
+    """References to existing Gateways (`refs`), or the spec of a Gateway to create."""
 
     implementation: str | None = Field(default=None, min_length=1)
-    """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; the class name does not say it.
-    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
+    """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
+    or `gke`. The library generates the additional objects that it requires, which it cannot infer
+    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is
+    created."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
@@ -131,22 +132,22 @@ class GatewayArgs(SpecModel):
     an Output."""
 
     listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
-    """Its listeners; by default HTTP on port 80."""
+    """Listeners; HTTP on port 80 by default."""
 
     addresses: list[dict[str, Any]] | None = None
-    """Its addresses."""
+    """Addresses."""
 
     infrastructure: dict[str, Any] | None = None
-    """Labels, annotations and parameters of what the implementation creates for it."""
+    """Labels, annotations and parameters of the infrastructure that the implementation creates."""
 
     allowed_listeners: dict[str, Any] | None = None
-    """Which ListenerSets may add listeners to it."""
+    """ListenerSets that may add listeners."""
 
     tls: dict[str, Any] | None = None
-    """TLS of the Gateway as a whole."""
+    """TLS settings of the whole Gateway."""
 
     default_scope: str | None = None
-    """Whether it is a default Gateway (Gateway API 1.4, experimental)."""
+    """Scope as a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
@@ -203,21 +204,21 @@ class ModelTargetArgs(SpecModel):
     """A model or adapter that the engines serve."""
 
     model: Text
-    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+    """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
-    there is one target."""
+    """Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one
+    target."""
 
 
 class ModelRewriteArgs(SpecModel):
-    """Names that clients ask for, and the models that answer."""
+    """Maps model names in requests to models or adapters."""
 
     models: Annotated[list[Text], Field(min_length=1)] | None = None
-    """Names in requests; by default all that no other rewrite has."""
+    """Model names in requests; by default all names without another rewrite."""
 
     targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
-    """What the name becomes, drawn for each request by weight."""
+    """Models or adapters that replace the name, chosen for each request by weight."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the weights."""

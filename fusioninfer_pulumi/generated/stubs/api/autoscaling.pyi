@@ -24,92 +24,92 @@ class AutoscalingEngine(str, enum.Enum):
     KEDA = "KEDA"
 
 class AutoscalingTarget(str, enum.Enum):
-    """Goal of autoscaling, which determines metrics and target values."""
+    """Autoscaling target, which determines metrics and target values."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"
     QUEUE = "queue"
 
 class MetricSource(str, enum.Enum):
-    """Where a HorizontalPodAutoscaler finds a metric."""
+    """Source of a HorizontalPodAutoscaler's metric."""
 
     PODS = "Pods"
     EXTERNAL = "External"
 
 class AutoscalingMetricArgs(SpecModel):
-    """One metric, with the value that a replica may have of it."""
+    """A metric, with its target value per replica."""
 
     def __init__(self, **fields: Unpack[dicts.AutoscalingMetricArgsDict]) -> None: ...
     name: str | None
-    "`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."
+    "`HPA`: name of the metric in the metrics API; `KEDA`: name of the trigger."
     source: MetricSource | None
     "`HPA`: `Pods` (default) or `External`."
     selector: LabelMap
-    "`HPA`: labels of the metric's series."
+    "`HPA`: label selector of the metric."
     query: str | None
-    "`KEDA`: the PromQL query; its result is divided by the replicas."
+    "`KEDA`: PromQL query; its result is divided by the number of replicas."
     target: Quantity
-    "Value for one replica, such as `5`: above it there will be more of them."
+    "Target value per replica, such as `5`; above it the autoscaler adds replicas."
     unsafe_ssl: bool
-    "`KEDA`: whether the Prometheus may have a certificate of any authority."
+    "`KEDA`: whether to skip verification of Prometheus' certificate."
 
 class KedaFallbackArgs(SpecModel):
-    """Replicas while the metrics cannot be had."""
+    """Replicas while metrics are unavailable."""
 
     def __init__(self, **fields: Unpack[dicts.KedaFallbackArgsDict]) -> None: ...
     failure_threshold: PositiveCount
-    "Failures in a row after which it holds."
+    "Consecutive failures after which the fallback applies."
     replicas: Count
-    "The replicas."
+    "Number of replicas."
     behavior: str | None
-    "KEDA's behavior, such as `static` (its default) or `currentReplicasIfHigher`."
+    "KEDA's fallback behavior, such as `static` (default) or `currentReplicasIfHigher`."
 
 class KedaArgs(SpecModel):
-    """Further fields of a ScaledObject."""
+    """Additional fields of the ScaledObject."""
 
     def __init__(self, **fields: Unpack[dicts.KedaArgsDict]) -> None: ...
     polling_interval: PositiveCount | None
-    "Seconds between two reads of the metrics."
+    "Seconds between two queries of the metrics."
     cooldown_period: Count | None
-    "Seconds without activity before the replicas become none, or `idleReplicaCount`."
+    "Seconds without activity before KEDA scales to zero or to `idleReplicaCount`."
     initial_cooldown_period: Count | None
-    "Seconds after its creation before `cooldownPeriod` counts."
+    "Seconds after creation before `cooldownPeriod` starts."
     idle_replica_count: Count | None
-    "Replicas without activity; below `minReplicas`."
+    "Replicas while there is no activity; must be below `minReplicas`."
     fallback: KedaFallbackArgs | None
-    "Replicas while the metrics cannot be had."
+    "Replicas while metrics are unavailable."
 
 class AutoscalingArgs(SpecModel):
-    """Scales the replicas of a role; needs `layout: PerRole`."""
+    """Autoscaling of a role; requires `layout: PerRole`."""
 
     def __init__(self, **fields: Unpack[dicts.AutoscalingArgsDict]) -> None: ...
     engine: AutoscalingEngine
     "`HPA` (default) or `KEDA`."
     min_replicas: Count
-    "Fewest replicas; 0 only with KEDA."
+    "Minimum number of replicas; 0 only with KEDA."
     max_replicas: PositiveCount
-    "Most replicas."
+    "Maximum number of replicas."
     target: AutoscalingTarget | None
-    "`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine\n    and of the endpoint picker, for the service alone."
+    "`latency`, `throughput` or `queue`: generated metrics and target values for the engine and\n    the endpoint picker, limited to this service."
     target_requests: float | None
-    "Requests for each replica, in place of the library's: in flight for `latency` (100), waiting\n    for the other targets (5)."
+    "Requests per replica, replacing the default: running requests for `latency` (100), waiting\n    requests for the other targets (5)."
     metrics: list[AutoscalingMetricArgs]
-    "What the replicas follow, beside `target`; of several, the one that asks for most of them\n    counts."
+    "Metrics in addition to `target`. The metric that requires the most replicas applies."
     prometheus: WebAddress | None
-    "`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."
+    "`KEDA`: address of Prometheus, such as `http://prometheus-operated.monitoring:9090`."
     keda: KedaArgs | None
-    "`KEDA`: further fields of the ScaledObject, as it calls them."
+    "`KEDA`: additional fields of the ScaledObject, under KEDA's names."
     behavior: dict[str, Any] | None
-    "`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."
+    "`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."
 
 def scales_to_zero(args: AutoscalingArgs) -> bool: ...
 def uses_picker_metrics(args: AutoscalingArgs) -> bool: ...
 
 class PrefillDecodeRatioArgs(SpecModel):
-    """Bounds for the replicas of prefill for each replica of decode."""
+    """Allowed number of prefill replicas per decode replica."""
 
     def __init__(self, **fields: Unpack[dicts.PrefillDecodeRatioArgsDict]) -> None: ...
     min: float | None
-    "Fewest, such as `0.25`."
+    "Minimum, such as `0.25`."
     max: float | None
-    "Most, such as `1`."
+    "Maximum, such as `1`."

@@ -29,17 +29,17 @@ class ResourceClaimArgs(SpecModel):
     device_class_name: ObjectName | None
     "DeviceClass of the devices, such as `gpu.nvidia.com`."
     count: PositiveCount | None
-    "Devices of each pod, by default 1."
+    "Number of devices per pod; 1 by default."
     selectors: list[str] | None
-    "CEL expressions that each device has to meet."
+    "CEL expressions that each device must match."
     admin_access: bool | None
-    "Whether devices are shared with their users, for monitoring; needs rights."
+    "Whether to request admin access: devices are shared with their users, for monitoring.\n    Requires permission."
     spec: dict[str, Any] | None
-    "The spec of a ResourceClaim, passed on as it is."
+    "The spec of a ResourceClaim, passed through."
     template_name: NameOrOutput | None
-    "An existing ResourceClaimTemplate; may be an Output."
+    "Name of an existing ResourceClaimTemplate; may be an Output."
     claim_name: NameOrOutput | None
-    "An existing ResourceClaim, which all pods share; may be an Output."
+    "Name of an existing ResourceClaim, shared by all pods; may be an Output."
 
     @property
     def made(self) -> bool: ...

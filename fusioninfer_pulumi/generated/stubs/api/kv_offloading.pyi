@@ -20,32 +20,32 @@ class EvictionPolicy(str, enum.Enum):
     ARC = "arc"
 
 class EmptyDirTierArgs(SpecModel):
-    """The node's disk: each pod has its own, which ends with it."""
+    """The node's disk, as an `emptyDir` of each pod."""
 
     def __init__(self, **fields: Unpack[dicts.EmptyDirTierArgsDict]) -> None: ...
     size: Bytes
-    "How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."
+    "Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
     name: NameOrOutput
-    "Name of the claim; several pods need one that is `ReadWriteMany`."
+    "Name of the claim; must be `ReadWriteMany` if several pods use it."
     path: _Folder | None
-    "Folder in the claim, by default its root."
+    "Directory in the claim; its root by default."
 
 class ClaimTierArgs(SpecModel):
-    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
+    """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimTierArgsDict]) -> None: ...
     spec: dict[str, Any] | None
-    "The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."
+    "The spec of a claim that is created and deleted with each pod (an ephemeral volume)."
     ref: ClaimReferenceArgs | None
     "An existing claim, whose content outlives the pods."
 
 class FileSystemTierArgs(SpecModel):
-    """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
+    """A directory for KV cache blocks: in an `emptyDir`, or in a claim (`pvc`)."""
 
     def __init__(self, **fields: Unpack[dicts.FileSystemTierArgsDict]) -> None: ...
     empty_dir: EmptyDirTierArgs | None
@@ -54,11 +54,11 @@ class FileSystemTierArgs(SpecModel):
     "A claim."
 
 class SecondaryTierArgs(SpecModel):
-    """A place behind the host memory."""
+    """A tier after host memory."""
 
     def __init__(self, **fields: Unpack[dicts.SecondaryTierArgsDict]) -> None: ...
     file_system: FileSystemTierArgs
-    "A folder, the only kind there is."
+    "A directory; the only kind of tier."
 
 class KvCacheOffloadingArgs(SpecModel):
     """The KV cache beyond the accelerators' memory: host memory, then disks.
@@ -69,8 +69,8 @@ class KvCacheOffloadingArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
-    "Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with\n    `parallelism.data` each copy has so much. The container's memory limit has to be more."
+    "Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators\n    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."
     eviction_policy: EvictionPolicy | None
-    "What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."
+    "Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."
     secondary: list[SecondaryTierArgs]
-    "What comes behind the host memory, in the order in which it is asked; SGLang has one. By\n    default nothing."
+    "Tiers after host memory, in lookup order; SGLang supports one. None by default."

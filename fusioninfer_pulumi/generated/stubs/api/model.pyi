@@ -42,7 +42,7 @@ class AccessMode(str, enum.Enum):
     READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 class SecretKeyArgs(SpecModel):
-    """One key of a Secret in the service's namespace."""
+    """A key of a Secret in the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
     name: NameOrOutput
@@ -55,130 +55,130 @@ class S3Args(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
     secret_name: NameOrOutput | None
-    "Secret with the credentials; without one the pod's identity is used. May be an Output."
+    "Secret with the credentials; by default the pod's identity is used. May be an Output."
     access_key_id_key: Text
-    "Key of the Secret that holds the access key's id."
+    "Key of the Secret that holds the access key ID."
     secret_access_key_key: Text
     "Key of the Secret that holds the secret access key."
     endpoint: TextOrOutput | None
-    "URL of a store other than AWS; may be an Output."
+    "URL of an S3-compatible store other than AWS; may be an Output."
     region: TextOrOutput | None
     "Region of the bucket; may be an Output."
 
 class LoraAdapterArgs(SpecModel):
-    """One LoRA adapter."""
+    """A LoRA adapter."""
 
     def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
     name: Text
-    "Name by which requests ask for it."
+    "Adapter name in requests."
     uri: Text
-    "Where it comes from, in the forms of the model's `uri`."
+    "Source of the adapter, in the formats of the model's `uri`."
 
 class LoraArgs(SpecModel):
-    """LoRA adapters that are served beside the model."""
+    """LoRA adapters that are served with the model."""
 
     def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
     adapters: list[LoraAdapterArgs]
     "The adapters."
     max_rank: PositiveCount | None
-    "Largest rank of an adapter, by default the engine's."
+    "Maximum rank of the adapters; the engine's default if not set."
     max_adapters: PositiveCount | None
-    "Adapters in one batch, by default the engine's."
+    "Maximum number of adapters in one batch; the engine's default if not set."
     max_cpu_adapters: PositiveCount | None
-    "Adapters that are kept in memory, by default the engine's."
+    "Maximum number of adapters in host memory; the engine's default if not set."
 
 class FetcherArgs(SpecModel):
-    """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
+    """The container that downloads models: in the warm-up Job, or as an init container."""
 
     def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
     image: StringOrOutput
-    "Its image, by default KServe's storage-initializer; may be an Output."
+    "Image; KServe's storage-initializer by default. May be an Output."
     command: list[str]
-    "What fetches: it gets a source and a folder as its last two arguments."
+    "Command; the source and the target directory are appended as arguments."
     env: list[PodPart]
-    "More variables, such as proxies or mirrors."
+    "Additional environment variables, such as proxies or mirrors."
     resources: PodPart | None
-    "Its resources, in place of the default requests (100m CPU, 512Mi memory)."
+    "Resources, replacing the default requests (100m CPU, 512Mi memory)."
     security_context: PodPart | None
-    "Its security context, in place of an unprivileged one of user 1000."
+    "Security context, replacing the default: unprivileged, user 1000."
 
 class StorageArgs(SpecModel):
-    """A PersistentVolumeClaim of the service's own."""
+    """A PersistentVolumeClaim that the service creates."""
 
     def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
     size: Bytes
-    "Its size, such as `500Gi`."
+    "Storage request, such as `500Gi`."
     storage_class_name: NameOrOutput | None
-    "StorageClass, by default the cluster's; may be an Output."
+    "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
-    "Access modes, by default `ReadWriteMany`; others would have to change, and the claim with\n    them, when the service grows."
+    "Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be\n    changed, so other modes keep the service from growing to more nodes."
 
 class WarmUpJobArgs(SpecModel):
-    """The pod that fills the cache."""
+    """The Job that fills the cache."""
 
     def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
     timeout: Duration
-    "How long it may take, all attempts together."
+    "Timeout for all attempts together, such as `2h`."
     backoff_limit: Count
-    "Attempts after the first."
+    "Number of retries."
     ttl_seconds_after_finished: Count | None
-    "Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a\n    deleted one again."
+    "Seconds after which Kubernetes deletes the finished Job. By default it is kept, because\n    Pulumi would create a deleted Job again."
     node_selector: dict[str, StringOrOutput] | None
-    "Nodes on which it may run; values may be Outputs."
+    "Node selector; values may be Outputs."
     tolerations: list[PodPart] | None
-    "Taints that it tolerates."
+    "Tolerations."
     service_account_name: NameOrOutput | None
-    "Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."
+    "ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an\n    Output."
 
 class CacheArgs(SpecModel):
-    """A volume that keeps model files for all pods of the service."""
+    """A volume that caches model files for all pods of the service."""
 
     def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
     claim_name: NameOrOutput | None
-    "An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."
+    "Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an\n    Output."
     storage: StorageArgs | None
     "A claim that the service creates."
     mount_path: AbsolutePath
-    "Where it is mounted."
+    "Mount path of the volume."
     warm_up: bool
-    "Whether a Job fills it before the pods are made, which then only read it. Without it,\n    engines download into it."
+    "Whether a Job downloads the model before the pods are created, which then mount the cache\n    read-only. Otherwise the engines download into the cache."
     mount_model: bool
-    "Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at\n    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name\n    such a path. Needs `warmUp`."
+    "Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that\n    contain such a path. Requires `warmUp`."
     read_only: bool
-    "Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the\n    model's files. Needs `warmUp`."
+    "Whether pods mount the downloaded files read-only; `false` is for engines that write next to\n    the model files. Requires `warmUp`."
     job: WarmUpJobArgs
-    "The Job."
+    "The warm-up Job."
 
 class ModelArgs(SpecModel):
-    """The model: its files get into every serving pod, and the engine's arguments name it."""
+    """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
     def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
     uri: Text
     "`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."
     name: Text | None
-    "Name by which requests ask for it; by default the repository's for `hf://`, else the\n    service's."
+    "Model name in requests. Default: the repository name for `hf://`, else the service's name."
     size: Bytes | None
-    "Size of its files, such as `140Gi`."
+    "Size of the model files, such as `140Gi`."
     config: dict[str, Any] | Text | None
-    "Its `config.json`, or a path of that, for checks of the memory; by default that of the table\n    of known models. A path is relative to the manifest's folder, and in or below it; in a program\n    relative to the working directory."
+    "The model's `config.json`, or its path, for memory checks. Default: the table of known\n    models. In a manifest the path is relative to the manifest's directory and must not leave it; in\n    a program it is relative to the working directory."
     mount_path: AbsolutePath
-    "Where its files are, but for those in a cache without `mountModel`."
+    "Path of the model files in the pods, except for models in a cache without `mountModel`."
     path: RelativePath | None
-    "`oci://` only: folder of the image that holds the model, such as `models`."
+    "`oci://` only: directory in the image that contains the model, such as `models`."
     fetch: Fetch | None
-    "`hf://` only: who fetches it, by default the engine."
+    "`hf://` only: the component that downloads the model; the engine by default."
     fetcher: FetcherArgs
-    "The container that fetches, where the engine does not."
+    "The container that downloads the model, if the engine does not."
     token_secret: SecretKeyArgs | None
-    "Secret with the token for Hugging Face."
+    "Secret with the Hugging Face token."
     s3: S3Args
-    "How `s3://` is reached."
+    "Access to `s3://` buckets."
     image_pull_secrets: list[NameOrOutput]
-    "Secrets for pulling `oci://` and the fetcher's image; each may be an Output."
+    "Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."
     lora: LoraArgs | None
     "LoRA adapters."
     cache: CacheArgs | None
-    "A volume that keeps the files."
+    "A volume that caches the model files."
 
 URI_FORMATS: str
 

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.generated import dicts
 Interval = str
 
 class TokenSecretArgs(SpecModel):
-    """A key of a Secret."""
+    """A key of a Secret that holds a token."""
 
     def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
     name: TextOrOutput
@@ -26,59 +26,59 @@ class TokenSecretArgs(SpecModel):
     "Key that holds the token; `token` by default."
 
 class AlertsArgs(SpecModel):
-    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+    """Alerts of a service, as a PrometheusRule; `{}` enables all of them."""
 
     def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
     labels: AlertLabelMap
-    "Labels of every alert, by which Alertmanager may route it, such as `team: search`."
+    "Labels of every alert, which Alertmanager may use for routing, such as `team: search`."
     runbook: WebAddress | None
-    "Page with a section for each alert, linked from its `runbook_url`; by default that of\n    fusioninfer-pulumi's documentation."
+    "URL of a page with a section for each alert, for the annotation `runbook_url`;\n    fusioninfer-pulumi's documentation by default."
 
 class DashboardsArgs(SpecModel):
-    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+    """Grafana dashboards as a ConfigMap; `{}` works with the sidecar of Grafana's Helm chart."""
 
     def __init__(self, **fields: Unpack[dicts.DashboardsArgsDict]) -> None: ...
     labels: LabelMap
-    'Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default.'
+    'Labels by which the sidecar selects ConfigMaps; `grafana_dashboard: "1"` by default.'
     folder: Text | None
-    "Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."
+    "Grafana folder, set as the annotation `grafana_folder`; the sidecar's default if not set."
 
 _Path = str
 
 class MonitoringArgs(SpecModel):
-    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+    """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
     engines: bool
-    "A PodMonitor for each serving role: its leaders, on the serving port."
+    "Whether to create a PodMonitor for the leaders of each serving role, on the serving port."
     picker: bool | None
-    "A ServiceMonitor for the endpoint picker; by default where its metrics are on\n    (`endpointPicker.metrics`)."
+    "Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on\n    (`endpointPicker.metrics`)."
     path: _Path
     "Path of the engines' metrics; `/metrics` by default."
     interval: Interval | None
-    "How often, such as `15s`; by default that of Prometheus."
+    "Scrape interval, such as `15s`; Prometheus' default if not set."
     scrape_timeout: Interval | None
-    "How long a reading may take, at most the interval; by default that of Prometheus."
+    "Scrape timeout, at most the interval; Prometheus' default if not set."
     labels: LabelMap
-    "Labels of the monitors, by which a Prometheus may choose them, such as\n    `release: kube-prometheus-stack`."
+    "Labels of the monitors, by which Prometheus may select them, such as `release:\n    kube-prometheus-stack`."
     picker_token: TokenSecretArgs | None
-    "Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus\n    shows the token of its own ServiceAccount."
+    "Secret with the token for an endpoint picker whose metrics are `Authenticated`; by default\n    Prometheus sends the token of its ServiceAccount."
     alerts: AlertsArgs | None
-    "A PrometheusRule with alerts; none by default."
+    "Creates a PrometheusRule with alerts; none by default."
     dashboards: DashboardsArgs | None
-    "A ConfigMap with Grafana dashboards; none by default."
+    "Creates a ConfigMap with Grafana dashboards; none by default."
 
 _Collector = str
 
 class TracingArgs(SpecModel):
-    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
 
     def __init__(self, **fields: Unpack[dicts.TracingArgsDict]) -> None: ...
     endpoint: _Collector
-    "Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."
+    "Address of the collector, such as `http://otel-collector.observability:4317`; `https` for\n    TLS."
     sampling: float
-    "Share of the requests that are traced where the client has not decided; 0.1 by default."
+    "Fraction of requests that are traced if the client has not decided; 0.1 by default."
     engines: bool
-    "Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."
+    "Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."
     picker: bool
-    "Whether the endpoint picker traces, where there is one."
+    "Whether the endpoint picker sends traces, if there is one."

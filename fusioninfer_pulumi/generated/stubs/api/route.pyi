@@ -19,82 +19,82 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class SplitArgs(SpecModel):
-    """A share of the requests for another service of the namespace, such as a canary."""
+    """A share of requests for another service in the namespace, such as a canary."""
 
     def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
     service: Name
-    "Name of the service; its router says `routedBy`."
+    "Name of the service; its router must set `routedBy`."
     weight: int
-    "Percent of the requests that go to its pool; what is left of 100 stays here."
+    "Percentage of requests that go to its pool; the rest of 100 stays with this service."
 
 class HttpRouteRefArgs(SpecModel):
-    """An HTTPRoute that is made elsewhere."""
+    """An HTTPRoute that is created elsewhere."""
 
     def __init__(self, **fields: Unpack[dicts.HttpRouteRefArgsDict]) -> None: ...
     name: str
-    "Its name."
+    "Name of the HTTPRoute."
     namespace: Namespace | None
-    "Its namespace, by default the service's; may be an Output."
+    "Namespace of the HTTPRoute; the service's by default. May be an Output."
 
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+    """The spec of the service's HTTPRoute; or which other route leads to the service."""
 
     def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
     parent_refs: list[dict[str, Any]] | None
-    "Gateways that the route attaches to; by default those of `gateway`."
+    "Gateways that the route attaches to; those of `gateway` by default."
     hostnames: list[StringOrOutput] | None
-    "Host names that the route answers to; each may be an Output."
+    "Host names of the route; each may be an Output."
     rules: list[dict[str, Any]] | None
-    "Rules; one without `backendRefs` leads to the service's pool, and so does the default."
+    "Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."
     use_default_gateways: str | None
     "Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."
     split: list[SplitArgs] | None
-    "Shares of other services in the requests of the rules without `backendRefs`; by default none.\n    Not every gateway takes several pools in one rule (docs/routing.md)."
+    "Shares of requests for other services, in rules without `backendRefs`; none by default. Not\n    every gateway supports several pools in one rule (docs/routing.md)."
     routed_by: Name | None
-    "The service whose route leads to this one's pool; none is made here then."
+    "Name of the service whose route leads to this service's pool; no route is created here."
     refs: list[HttpRouteRefArgs] | None
-    "HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."
+    "HTTPRoutes created elsewhere that lead to this service's pool; no route is created here."
 
     @property
     def external_field(self) -> str | None: ...
 
 class GatewayRefArgs(SpecModel):
-    """A Gateway that exists already."""
+    """An existing Gateway."""
 
     def __init__(self, **fields: Unpack[dicts.GatewayRefArgsDict]) -> None: ...
     name: str
-    "Its name."
+    "Name of the Gateway."
     namespace: Namespace | None
-    "Its namespace, by default the service's; may be an Output."
+    "Namespace of the Gateway; the service's by default. May be an Output."
     section_name: str | None
-    "The one listener to attach to, by default all that take the route."
+    "Name of the listener to attach to; by default all that accept the route."
     port: Port | None
-    "The listeners' port to attach to, by default any."
+    "Port of the listeners to attach to; any by default."
     listeners: list[dict[str, Any]] | None
-    "The Gateway's listeners as far as they are known: with them the attachment is checked and\n    the endpoint has the right scheme and port. They are not written anywhere."
+    "Listeners of the Gateway, if known: used to check the attachment and to compute the\n    endpoint's scheme and port. They are not written to the cluster."
 
 class GatewayArgs(SpecModel):
-    """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
+    """References to existing Gateways (`refs`), or the spec of a Gateway to create."""
 
     def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
     implementation: str | None
-    "The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. What it needs beside the route is then generated; the class name does not say it.\n    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."
+    "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires, which it cannot infer\n    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is\n    created."
     refs: list[GatewayRefArgs] | None
     "Existing Gateways; without it a Gateway is created."
     gateway_class_name: TextOrOutput | None
     "GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be\n    an Output."
     listeners: list[dict[str, Any]] | None
-    "Its listeners; by default HTTP on port 80."
+    "Listeners; HTTP on port 80 by default."
     addresses: list[dict[str, Any]] | None
-    "Its addresses."
+    "Addresses."
     infrastructure: dict[str, Any] | None
-    "Labels, annotations and parameters of what the implementation creates for it."
+    "Labels, annotations and parameters of the infrastructure that the implementation creates."
     allowed_listeners: dict[str, Any] | None
-    "Which ListenerSets may add listeners to it."
+    "ListenerSets that may add listeners."
     tls: dict[str, Any] | None
-    "TLS of the Gateway as a whole."
+    "TLS settings of the whole Gateway."
     default_scope: str | None
-    "Whether it is a default Gateway (Gateway API 1.4, experimental)."
+    "Scope as a default Gateway (Gateway API 1.4, experimental)."
     annotations: AnnotationMap
     "Annotations of the Gateway object; values may be Outputs."
 
@@ -103,15 +103,15 @@ class ModelTargetArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.ModelTargetArgsDict]) -> None: ...
     model: Text
-    "Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."
+    "Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."
     weight: int | None
-    "Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where\n    there is one target."
+    "Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one\n    target."
 
 class ModelRewriteArgs(SpecModel):
-    """Names that clients ask for, and the models that answer."""
+    """Maps model names in requests to models or adapters."""
 
     def __init__(self, **fields: Unpack[dicts.ModelRewriteArgsDict]) -> None: ...
     models: list[Text] | None
-    "Names in requests; by default all that no other rewrite has."
+    "Model names in requests; by default all names without another rewrite."
     targets: list[ModelTargetArgs]
-    "What the name becomes, drawn for each request by weight."
+    "Models or adapters that replace the name, chosen for each request by weight."

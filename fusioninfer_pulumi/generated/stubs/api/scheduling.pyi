@@ -25,7 +25,7 @@ class GangBackend(str, enum.Enum):
     NATIVE = "Native"
 
 class RequiredReplicas(str, enum.Enum):
-    """Which replicas of a role make up its minimum."""
+    """Replicas of a role that count toward its minimum."""
 
     ANY = "Any"
     LOWEST_ORDINALS = "LowestOrdinals"
@@ -43,16 +43,16 @@ class NetworkTopologyRuleArgs(SpecModel):
     mode: NetworkTopologyMode
     "`hard` (default) or `soft`."
     highest_tier_allowed: Count | None
-    "Highest tier of a HyperNode that holds all of the pods; required with `hard`."
+    "Highest tier of a HyperNode that contains all of the pods; required with `hard`."
 
 class NetworkTopologyArgs(SpecModel):
-    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+    """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     def __init__(self, **fields: Unpack[dicts.NetworkTopologyArgsDict]) -> None: ...
     group_policy: NetworkTopologyRuleArgs | None
-    "For all pods of a gang: of a serving group, or of the service where there are no groups."
+    "For all pods of a gang: of a serving group, or of the service if there are no groups."
     role_policy: NetworkTopologyRuleArgs | None
-    "For the pods of each replica of a role; the PodGroup then has the form of\n    `subGroupPolicy`."
+    "For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."
 
 class GangPolicyArgs(SpecModel):
     """Gang scheduling of the service's pods."""
@@ -61,25 +61,25 @@ class GangPolicyArgs(SpecModel):
     mode: OnOff[GangMode]
     "`Auto` (default), `On` or `Off`."
     backend: GangBackend
-    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`\n    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows\n    a minimum of each role."
+    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`\n    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano\n    supports a minimum per role."
     min_role_replicas: dict[str, Count] | None
-    "Replicas of each role that must be placed together; the others start as room appears. A\n    role that is not named needs all its replicas, 0 makes a role optional. By default the whole\n    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."
+    "Replicas of each role that are gang-scheduled; the others start when capacity is available. A\n    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole\n    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."
     required_replicas: RequiredReplicas
-    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which\n    an optional replica that lacks room cannot take that of a required one in an update. But while\n    a required replica lacks room, no pod of the gang is placed, though others may run."
+    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an\n    unschedulable optional replica cannot replace a required one during an update. But while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
     min_resources: bool
-    "Writes the gang's resource requests into the PodGroup, which Volcano then admits only while\n    the queue has room for them; off by default. Only the minimum counts where\n    `minRoleReplicas` is given."
+    "Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only\n    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."
     network_topology: NetworkTopologyArgs | None
-    "How close to each other in the network pods are placed; by default nothing is said. Needs\n    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."
+    "Maximum network distance between pods; unlimited by default. Requires HyperNodes and\n    Volcano's scheduler plugin `network-topology-aware`."
 
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
     def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
     scheduler_name: SchedulerName | None
-    "Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's."
+    "Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's default."
     queue: NameOrOutput | None
-    "Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
+    "Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
     priority_class_name: ObjectName | None
     "PriorityClass of the PodGroup and of the pods."
     gang_policy: GangPolicyArgs
-    "What must be placed together."
+    "Gang scheduling of the service's pods."

@@ -28,7 +28,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
 
 class ManifestMetadata(ServiceMetadata):
-    """Metadata of a manifest, where the name is not optional."""
+    """Metadata of a manifest; the name is required."""
 
     name: Name
     "Kubernetes name of the service."
@@ -43,6 +43,6 @@ class InferenceServiceManifest(SpecModel):
     metadata: ManifestMetadata
     "Name, namespace, labels and annotations of the service."
     spec: ServiceSpec
-    "Roles of the service, and settings for all of them."
+    "The service's roles, and settings that apply to all of them."
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]: ...
