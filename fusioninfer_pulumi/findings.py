@@ -40,7 +40,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a document stands; its text is how messages name it.
+    """File and position of a document; its text is used in messages.
 
     `service.yaml`, `service.yaml#2` for the second document, `service.yaml#items[0]` for an item of
     a `List`, `service.yaml#2.items[0]` for both; `service.yaml:12` where the line is known.
@@ -48,8 +48,8 @@ class Origin:
     Attributes:
         file: Path of a file, of a folder or of a project, as the user gave it; `<stdin>`.
         document: Number of the document in the file.
-        item: Index among the items of a `List`, None for a document of its own.
-        line: Line in the file, None where it is not known.
+        item: Index among the items of a `List`, None for other documents.
+        line: Line in the file, None if unknown.
     """
 
     file: str
@@ -67,7 +67,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Finding:
-    """One statement about one field of the input.
+    """A problem, or a remark, about one field of the input.
 
     Attributes:
         rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs may compare it.
@@ -135,17 +135,17 @@ def one_line(text: str) -> str:
 
 
 def error(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding that rejects the input."""
+    """Return a finding that rejects the input."""
     return Finding(rule.id, Severity.ERROR, location, message)
 
 
 def warning(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding about something valid that is probably wrong."""
+    """Return a finding about a valid value that is probably wrong."""
     return Finding(rule.id, Severity.WARNING, location, message)
 
 
 def info(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding about a default or an automatic change that users should know."""
+    """Return a finding about a default or an automatic change that users should know."""
     return Finding(rule.id, Severity.INFO, location, message)
 
 
@@ -210,7 +210,7 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names of a list, and how many more there are."""
+    """Return the first names of a list, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

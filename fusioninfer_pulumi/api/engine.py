@@ -47,8 +47,8 @@ Registry = Annotated[
 class EngineArgs(SpecModel):
     """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace.
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence.
     """
 
     name: Annotated[EngineName, Field(strict=False)] = EngineName.VLLM
@@ -69,7 +69,7 @@ class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise.
+    unless `multinode.nodeCount` is set.
     """
 
     tensor: PositiveCount | None = None
@@ -102,7 +102,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def sized(self) -> bool:
-        """Whether any size is stated."""
+        """Whether any size is set."""
         return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
@@ -112,7 +112,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def pods(self) -> int:
-        """Pods of one replica, where `multinode` does not state them."""
+        """Pods of one replica, if `multinode` does not set them."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
         return self.pipeline or 1
@@ -175,7 +175,7 @@ def size_findings(
         yield error(
             PODS_PER_REPLICA_UNKNOWN,
             (*at, "pipeline"),
-            f"together with data ({data}) does not say how many pods a replica has; state "
+            f"together with data ({data}) does not determine the pods per replica; set "
             "multinode.nodeCount",
         )
         return
@@ -189,14 +189,14 @@ def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Fi
             STATED_TWICE,
             (*at, "dataLocal"),
             f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
-            f"pods, multinode.nodeCount says {nodes}; remove one",
+            f"pods, but multinode.nodeCount is {nodes}; remove one of them",
         )
     elif sizes.sized and sizes.ranks % nodes:
         named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
-        stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
+        product = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             at,
-            f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{product} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
             f"{nodes}: {sizes.ranks % nodes} would be left",
         )

@@ -59,7 +59,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: Any string but the empty one.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A name that stands behind another one in DNS-1035 names, and may begin with a digit.
+#: A name that follows another one in DNS-1035 names, so it may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -155,7 +155,9 @@ def label_key_finding(at: Location, key: object) -> Finding | None:
         valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
     if valid:
         return None
-    return error(INVALID_FORMAT, at, f"{shown(key)} is no valid Kubernetes label or annotation key")
+    return error(
+        INVALID_FORMAT, at, f"{shown(key)} is not a valid Kubernetes label or annotation key"
+    )
 
 
 def label_finding(at: Location, key: object, value: object) -> Finding | None:
@@ -169,7 +171,7 @@ def label_finding(at: Location, key: object, value: object) -> Finding | None:
         return error(
             INVALID_FORMAT,
             at,
-            f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
+            f"{key}: {shown(value)} is not a valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
         )
     return None
 
@@ -409,7 +411,9 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
 def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
+            yield error(
+                INVALID_FORMAT, at, "contains half of a surrogate pair, which is not valid text"
+            )
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
@@ -420,7 +424,7 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
 def known_json_findings(
     at: Location, value: Any, outputs: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """As `json_findings`; Outputs are refused, but for the values of the keys `outputs`."""
+    """As `json_findings`; Outputs are rejected, except in values of the keys `outputs`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
         if not set(outputs) & set(path):

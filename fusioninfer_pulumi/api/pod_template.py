@@ -1,6 +1,6 @@
-"""Checks of pod templates as they are written: structure, and which fields are read or set here.
+"""Checks of users' pod templates: structure, and fields that the library reads or sets.
 
-What API validation says beyond schemas is held against finished pods (`checks/pods/template.py`).
+Further rules of API validation apply to finished pods (`checks/pods/template.py`).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
     if not isinstance(listed, list):
         return
     if not listed:
-        yield error(FIELD_REQUIRED, (*at, "containers"), "must hold at least one container")
+        yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
     names = [container.get("name") for container in listed if isinstance(container, Mapping)]
     if serving is not None and names and serving not in names:
         listed_names = ", ".join(str(name) for name in names)
@@ -131,7 +131,7 @@ _RULES: Mapping[str, Check] = {
     "spec.topologySpreadConstraints.topologyKey": _label_key,
 }
 
-# Fields that are read or added to: an Output there, or in the items of a list, is refused.
+# Fields that are read or extended: an Output there, or in the items of a list, is rejected.
 
 _AMOUNTS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
 _READ_OF_CONTAINERS = (

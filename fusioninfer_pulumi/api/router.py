@@ -160,7 +160,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
+    By default enabled if `gateway.implementation` determines where the gateway's proxies run.
     """
 
     enabled: bool = True
@@ -194,9 +194,9 @@ class NetworkPolicyArgs(SpecModel):
 
 _FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
-    "args": "stands in endpointPicker.args; remove it here",
-    "image": "stands in endpointPicker.image; remove it here",
-    "resources": "stands in endpointPicker.resources; remove it here",
+    "args": "conflicts with endpointPicker.args; remove it here",
+    "image": "conflicts with endpointPicker.image; remove it here",
+    "resources": "conflicts with endpointPicker.resources; remove it here",
 }
 
 
@@ -217,11 +217,11 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     spec = {} if template.get("spec") is None else template["spec"]
     whole = {**template, "spec": _add_picker_container(spec) if isinstance(spec, Mapping) else spec}
     for finding in pod_template_findings(at, whole, None):
-        # The user has not written the generated container that stands in for theirs.
+        # The container is generated: the user cannot fix it.
         generated = isinstance(spec, Mapping) and "containers" not in spec
         if generated and "containers" in finding.location:
             continue
-        # The generated template may hold what an override of an item leaves out.
+        # The generated template may contain fields that an override omits.
         if finding.rule == FIELD_REQUIRED.id and finding.location[-1] not in ("name", "image"):
             continue
         yield finding

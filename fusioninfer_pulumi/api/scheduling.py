@@ -22,8 +22,8 @@ class GangMode(str, enum.Enum):
 class GangBackend(str, enum.Enum):
     """Gang-scheduling backend."""
 
-    VOLCANO = "Volcano"  #: a PodGroup holds the roles of a service, or of a serving group, together
-    KUEUE = "Kueue"  #: a queue admits each replica as a whole; nothing holds roles together
+    VOLCANO = "Volcano"  #: a PodGroup gang-schedules the roles of a service or serving group
+    KUEUE = "Kueue"  #: a queue admits each replica as a whole; roles are not a gang
     NATIVE = "Native"  #: Kubernetes' own PodGroup: a service, or a serving group, all or nothing
 
 

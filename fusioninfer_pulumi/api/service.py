@@ -78,7 +78,7 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     both = sorted(set(blocks[0]) & set(blocks[1]))
     if both:
-        raise rule_error(DUPLICATE_KEY, f"{both[0]} stands in both metadata and spec")
+        raise rule_error(DUPLICATE_KEY, f"{both[0]} is set in both metadata and spec")
     return {**rest, **blocks[0], **blocks[1]}
 
 

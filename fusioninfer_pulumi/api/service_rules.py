@@ -1,8 +1,8 @@
-"""What is judged of a service as it is written, before anything is built of it.
+"""Checks of roles and of whole services, before anything is built.
 
-Every field is valid by then: its model has refused the others. These checks hold what fields say of
-each other. They stand in `api`, not in `checks`, because the constructor of `InferenceServiceArgs`
-raises what they find. Each model's own rules stand beside its fields.
+Every field is valid already: its model has rejected other values. These checks are in `api`, not in
+`checks`, because the constructor of `InferenceServiceArgs` raises their findings. Checks of one
+model are its method `findings`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         message = "is required"
         if role.parallelism is not None:
             message += (
-                ": parallelism does not say how many pods a replica has (pipeline would, or data "
+                ": parallelism does not determine the pods per replica (pipeline does, or data "
                 "with dataLocal)"
             )
         yield error(FIELD_REQUIRED, (*at, "multinode", "nodeCount"), message)
@@ -195,7 +195,7 @@ def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Fin
             yield error(FIELD_OUT_OF_PLACE, (*at, name), message)
     else:
         for name in sorted(set(separate) - set(present)):
-            yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
+            yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             left_out = name == "template" and has_model

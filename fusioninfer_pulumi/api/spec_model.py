@@ -52,7 +52,7 @@ def _docstrings() -> dict[str, str]:
 
 
 class SpecModel(BaseModel):
-    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
+    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys rejected.
 
     Raises:
         InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
@@ -61,7 +61,7 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Accept the fields by name; editors show the meaning, default and unit of each.
 
-        Type checkers read the stub of the module: constructors take more than fields hold.
+        Type checkers read the stub of the module: constructors accept more types than fields have.
         """
         try:
             super().__init__(**fields)
@@ -74,7 +74,7 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Let `help()` show what may be written for each field, and what it means."""
+        """Let `help()` show the type and meaning of each field."""
         cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
         cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
 

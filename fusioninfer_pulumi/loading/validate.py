@@ -1,8 +1,7 @@
 """Validation of one document, its plan, and services as manifests.
 
-A document that is refused is reported and not planned. Pydantic reports all fields that are wrong;
-the rules between the fields of a role, and those of the model, are reported beside them where the
-role or the model is right by itself, and what is wrong in pod templates in any case.
+A rejected document is not planned. Pydantic reports all invalid fields. Roles and models without
+invalid fields are checked too, and so are all pod templates, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Document:
     """One document of an input.
 
     Attributes:
-        args: The service, None when the document was refused.
+        args: The service, None if the document was rejected.
         findings: What is wrong with the document.
     """
 
@@ -58,22 +57,22 @@ class Document:
 
 
 def validate_document(raw: Any) -> Document:
-    """Validate one document, which is accepted or refused."""
+    """Validate one document."""
     if not isinstance(raw, Mapping):
-        return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
+        return _rejected([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw, KIND)
     if envelope:
-        return _refused(envelope)
+        return _rejected(envelope)
     try:
         args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return _refused([*findings, *_independent_findings(raw, problem)])
+        return _rejected([*findings, *_independent_findings(raw, problem)])
     findings = list(service_findings(args, args))
-    return _refused(findings) if errors(findings) else Document(args)
+    return _rejected(findings) if errors(findings) else Document(args)
 
 
-def _refused(findings: Sequence[Finding]) -> Document:
+def _rejected(findings: Sequence[Finding]) -> Document:
     return Document(None, tuple(findings))
 
 
@@ -131,7 +130,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    `name` is that of the service where the mapping has none. Findings name the mapping's fields.
+    `name` is the service's name if the mapping has none. Findings name the mapping's fields.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     flat = "spec" not in mapping
@@ -157,7 +156,7 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
 
 
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """The inventory, None when it was refused, and why.
+    """Return the inventory, None if it is invalid, and the findings.
 
     It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
     """
@@ -183,10 +182,10 @@ def plan_document(
 
     Args:
         document: The document.
-        name: Name of the service where the document states none.
+        name: Name of the service if the document has none.
 
     Returns:
-        The plan, None if the document was refused, and all findings of validation or plan.
+        The plan, None if the document was rejected, and all findings.
     """
     if document.args is None:
         return None, document.findings
@@ -194,8 +193,8 @@ def plan_document(
     return plan, plan.findings
 
 
-def written(args: InferenceServiceArgs) -> dict[str, Any]:
-    """The manifest of a service, with the fields that somebody has set."""
+def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:
+    """Return the manifest of a service, with the fields that are set."""
     fields: dict[str, Any] = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
     names = {field.alias or name for name, field in ServiceMetadata.model_fields.items()}
     return {

@@ -82,7 +82,7 @@ WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
         (service(role(zebra=2)), [f"roles[0].zebra: unknown key; allowed: {KEYS}"]),
     ],
 )
-def test_document_that_is_no_service_is_rejected(manifest: Any, expected: list[str]) -> None:
+def test_document_of_other_kind_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
@@ -289,7 +289,7 @@ def test_empty_object_name_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (service(*[role()] * 1001), "roles: must hold at most 1000 items, got 1001"),
+        (service(*[role()] * 1001), "roles: must contain at most 1000 items, got 1001"),
         (
             service(role(template=template(container(args=["x"] * 10_001)))),
             f"{SERVING}.args: must have at most 10000 items, got 10001",

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "no scorer": (
         routed(scorers={}),
-        ["roles[0].scorers: must hold at least 1 item, got none"],
+        ["roles[0].scorers: must contain at least 1 item, got none"],
     ),
     "a weight that is no number": (
         routed(scorers={"prefix-cache": "2"}),
@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "no references": (
         routed(httproute=None, gateway={"refs": []}),
-        ["roles[0].gateway.refs: must hold at least 1 item, got none"],
+        ["roles[0].gateway.refs: must contain at least 1 item, got none"],
     ),
     "wrong listeners": (
         listeners(
@@ -241,7 +241,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "a policy without the gateway": (
         routed(networkPolicy={"gateway": []}),
-        ["roles[0].networkPolicy.gateway: must hold at least 1 item, got none"],
+        ["roles[0].networkPolicy.gateway: must contain at least 1 item, got none"],
     ),
     "two routers": (
         service(router(), router(name="second"), role()),

@@ -36,7 +36,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        ([], "pools: must hold at least 1 item, got none"),
+        ([], "pools: must contain at least 1 item, got none"),
         ({**MANIFEST, "kind": "InferenceService"},
          'kind: must be NodePoolInventory, got "InferenceService"'),
         ({"spec": {}}, "apiVersion: is required, must be fusioninfer.io/v1alpha1"),
