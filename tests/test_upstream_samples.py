@@ -1,4 +1,4 @@
-"""The table of upstream samples: what it says of each, and how it counts."""
+"""The table of upstream inputs: how each is judged and counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from importers.tests.kserve_samples import llm
+from importers.tests.kserve_samples import config, llm, pod
 
 TOOL = Path(__file__).parents[1] / "tools" / "upstream_samples.py"
 FIXTURES = """
@@ -36,29 +36,34 @@ def tool() -> Any:
     return module
 
 
-def test_samples_of_a_checkout_are_told_apart(tmp_path: Path) -> None:
+def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
     samples, tests = tmp_path / "docs/samples/llmisvc", tmp_path / "test/e2e/llmisvc"
     for folder in (samples, tests):
         folder.mkdir(parents=True)
+    command = {"command": ["vllm", "serve", "Qwen/Qwen3-8B", "--tensor-parallel-size", "2"]}
     documents = {
-        "good": llm(),
-        "lossy": llm(router={"route": {}, "scheduler": {"tokenizer": {}}}),
-        "bad": llm(replicas=-1),
+        "good": [llm(baseRefs=[{"name": "base"}])],
+        "base": [config()],
+        "lossy": [llm("lossy", router={"route": {}, "scheduler": {"tokenizer": {}}})],
+        "bad": [llm("bad", template=pod(gpus=1, image="vllm/vllm-openai:v0.11.0", **command))],
+        "invalid": [llm("invalid", replicas=-1)],
     }
-    for name, document in documents.items():
-        (samples / f"{name}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    for name, items in documents.items():
+        text = yaml.safe_dump_all(items)
+        (samples / f"{name}.yaml").write_text(text, encoding="utf-8")
     (tests / "fixtures.py").write_text(FIXTURES, encoding="utf-8")
     (tests / "test_a.py").write_text('TestCase(base_refs=["model", "pods"])', encoding="utf-8")
     module = tool()
-    outcomes = [module.outcome(each) for each in module.kserve(tmp_path)]
-    assert {outcome.sample.name: outcome.result for outcome in outcomes} == {
-        "good.yaml": "accepted",
-        "lossy.yaml": "with loss",
-        "bad.yaml": "refused",
-        "model + pods": "accepted",
+    judged = [("KServe", sample, *module.judge(sample)) for sample in module.collect(tmp_path)]
+    results = {Path(sample.name).stem: result for _, sample, result, _ in judged}
+    assert results == {
+        "good": "as is",
+        "lossy": "with --allow-lossy",
+        "bad": "rejected",
+        "invalid": "invalid there, too",
+        "model + pods": "with warnings",
     }
     assert sys.modules["pytest"].__name__ == "pytest"
-    lines = list(module.table(outcomes))
-    assert lines[-2] == (
-        "documentation: 3 samples, 1 accepted, 1 with loss, 1 refused; 33 % as they are"
-    )
+    lines = list(module.tables(judged))
+    assert "| KServe | LLMInferenceService, files | 1 | 0 | 1 | 1 | 1 |" in lines
+    assert any("`scheduler.tokenizer`: is not supported" in line for line in lines)

@@ -1,8 +1,9 @@
-"""Reads the samples of another system's repository and prints what becomes of them, as a table.
+"""Imports the manifests of other systems' repositories, and prints how many are accepted.
 
-`python tools/upstream_samples.py kserve CHECKOUT`: a sample is accepted, accepted with losses
-(`--allow-lossy`, with what is left out), or refused (with the reasons). KServe's end-to-end
-fixtures are a Python module: it is imported, without the packages that it needs itself.
+`python tools/upstream_samples.py CHECKOUT...`: one checkout each of FusionInfer, KServe, KServe's
+website, Kthena or Modelplane, in any order. An input is a service, route or policy of a YAML file,
+of a block of a page, or of KServe's end-to-end fixtures, with the documents next to it that it
+refers to. `--write` puts the tables into docs/systems.md, `--verbose` prints every other result.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import argparse
 import ast
 import importlib.util
 import re
+import subprocess
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,165 +29,250 @@ from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 from fusioninfer_pulumi.loading.documents import load_documents
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Manifest = dict[str, Any]
+PAGE = Path(__file__).parent.parent / "docs" / "systems.md"
+HEADING = "## How many of their own manifests are accepted?\n"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FENCED = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+#: Folders without manifests that somebody applies: releases, templates, definitions, translations.
+_SKIPPED = {
+    "apis", "charts", "crd", "crds", "i18n", "install", "llmisvcconfig", "nix", "node_modules",
+    "schemas", "templates", "tests", "vendor", "versioned_docs",
+}  # fmt: skip
+#: Kinds that are inputs, by API group.
+_MAIN = {
+    "fusioninfer.io": ("InferenceService",),
+    "serving.kserve.io": ("LLMInferenceService",),
+    "workload.serving.volcano.sh": (
+        "ModelServing", "ModelBooster", "AutoscalingPolicy", "AutoscalingPolicyBinding",
+    ),
+    "networking.serving.volcano.sh": ("ModelRoute",),
+    "modelplane.ai": ("ModelDeployment", "ModelService"),
+}  # fmt: skip
+#: Kinds of the objects that fields name.
+_REFERENCES = {
+    "baseRefs": "LLMInferenceServiceConfig",
+    "ref": "ConfigMap",
+    "serviceAccountName": "ServiceAccount",
+    "secrets": "Secret",
+    "modelServerName": "ModelServer",
+    "targetRef": "ModelServing",
+    "policyRef": "AutoscalingPolicy",
+    "modelCacheRef": "ModelCache",
+}
+_DEPLOYMENT = "modelplane.ai/deployment"
+#: Names of checkouts by a file that only they have.
+_SYSTEMS = {
+    "FusionInfer": "api/core/v1alpha1/inferenceservice_types.go",
+    "KServe": "test/e2e/llmisvc/fixtures.py",
+    "KServe's website": "docs/model-serving/generative-inference/llmisvc/llmisvc-overview.md",
+    "Kthena": "pkg/apis/workload/v1alpha1/model_serving_types.go",
+    "Modelplane": "apis/modelendpoints/definition.yaml",
+}
+#: Rules for documents that the system's own API rejects, too.
+_INVALID_THERE = "field-invalid"
+RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", "invalid there, too")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Documents that are applied together.
-
-    Attributes:
-        group: The goal that it counts for.
-        name: Its name in the table.
-        documents: What is read.
-        uses: How often the system's own tests apply it.
-    """
+    """Documents that are applied together; the first one gives the group and the name."""
 
     group: str
     name: str
     documents: Sequence[Manifest]
-    uses: int = 1
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a sample.
-
-    Attributes:
-        sample: The sample.
-        result: `accepted`, `with loss` or `refused`.
-        why: What is left out, or why it is refused.
-    """
-
-    sample: Sample
-    result: str
-    why: Sequence[str] = ()
-
-
-def outcome(sample: Sample) -> Outcome:
-    """What becomes of a sample."""
-    refused = _said(sample, Severity.ERROR, lossy=False)
-    if not refused:
-        return Outcome(sample, "accepted")
-    if not (still := _said(sample, Severity.ERROR, lossy=True)):
-        lost = {str(finding) for finding in _findings(sample, lossy=True)} & {
-            str(finding).replace("error: ", "warning: ", 1) for finding in refused
-        }
-        return Outcome(sample, "with loss", sorted(lost) or [str(finding) for finding in refused])
-    return Outcome(sample, "refused", [str(finding) for finding in still])
+def judge(sample: Sample) -> tuple[str, list[Finding]]:
+    """Return one of `RESULTS` and the findings that are the reason."""
+    source = _import(sample, allow_lossy=False)
+    findings = [finding for _, finding in source.findings]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if not errors:
+        warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
+        return ("with warnings" if warnings else "as is"), warnings
+    lossy = [finding for _, finding in _import(sample, allow_lossy=True).findings]
+    if all(finding.severity is not Severity.ERROR for finding in lossy):
+        return "with --allow-lossy", errors
+    # Documents that do not fit the CRD become no service.
+    converted = any(document.plan is not None or document.manifest for document in source.planned)
+    if not converted or any(finding.rule == _INVALID_THERE for finding in errors):
+        return "invalid there, too", errors
+    return "rejected", errors
 
 
-def _said(sample: Sample, severity: Severity, *, lossy: bool) -> list[Finding]:
-    return [finding for finding in _findings(sample, lossy=lossy) if finding.severity is severity]
-
-
-def _findings(sample: Sample, *, lossy: bool) -> list[Finding]:
-    labelled = [
-        (Origin("", number), document) for number, document in enumerate(sample.documents, 1)
-    ]
+def _import(sample: Sample, *, allow_lossy: bool) -> Source:
+    located = [(Origin("", number), item) for number, item in enumerate(sample.documents, 1)]
     source = Source(sample.name)
-    plan_documents(source, load_documents(labelled, allow_lossy=lossy))
-    return [finding for _, finding in source.findings]
+    plan_documents(source, load_documents(located, allow_lossy=allow_lossy))
+    return source
 
 
-def kserve(checkout: Path) -> Iterator[Sample]:
-    """KServe's documentation samples, and the services of its end-to-end tests."""
-    yield from _kserve_samples(checkout / "docs" / "samples" / "llmisvc")
-    yield from _kserve_fixtures(checkout / "test" / "e2e" / "llmisvc")
-
-
-def _kserve_samples(folder: Path) -> Iterator[Sample]:
-    """Each file with a service, with the other files of its folder that it refers to."""
-    files = {path: _documents(path) for path in sorted(folder.rglob("*.yaml"))}
-    for path, documents in files.items():
-        services = [document for document in documents if document["kind"] == "LLMInferenceService"]
-        if not services:
-            continue
-        wanted = {
-            ref["name"] for service in services for ref in service["spec"].get("baseRefs", ())
-        }
-        beside = [
-            other_document
-            for other, its in files.items()
-            for other_document in its
-            if other != path
-            and other.parent == path.parent
-            and other_document["metadata"]["name"] in wanted
+def collect(checkout: Path) -> Iterator[Sample]:
+    """Yield the inputs of a checkout, each once: pages repeat them."""
+    seen: list[Sequence[Manifest]] = []
+    files = list(_files(checkout))
+    everything = [document for _, documents in files for document in documents]
+    for name, documents in files:
+        folder = str(Path(name).parent)
+        near = [
+            item for other, items in files if str(Path(other).parent) == folder for item in items
         ]
-        read = [document for document in documents if document["kind"] in _KSERVE_KINDS]
-        yield Sample("documentation", str(path.relative_to(folder)), [*read, *beside])
+        for document in documents:
+            group = str(document["apiVersion"]).partition("/")[0]
+            if document["kind"] not in _MAIN.get(group, ()):
+                continue
+            related = list(_related(document, [*documents, *near, *everything]))
+            if related not in seen:
+                seen.append(related)
+                place = "pages" if name.endswith((".md", ".mdx")) else "files"
+                yield Sample(f"{document['kind']}, {place}", name, related)
+    if (checkout / _SYSTEMS["KServe"]).exists():
+        yield from _fixtures(checkout / "test" / "e2e" / "llmisvc")
 
 
-_KSERVE_KINDS = ("LLMInferenceService", "LLMInferenceServiceConfig", "ConfigMap")
+def _files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
+    """Yield the objects of each YAML file, and of the YAML blocks of each page."""
+    # Of several objects with one name, that of the shorter file name is meant.
+    for path in sorted(checkout.rglob("*"), key=lambda path: (len(path.name), path)):
+        name = path.relative_to(checkout)
+        if set(name.parts) & _SKIPPED or path.suffix not in (".yaml", ".yml", ".md", ".mdx"):
+            continue
+        texts = [path.read_text(encoding="utf-8")]
+        if path.suffix in (".md", ".mdx"):
+            texts = [
+                "\n".join(line.removeprefix(indent) for line in text.splitlines())
+                for indent, text in _FENCED.findall(texts[0])
+            ]
+        documents = [document for text in texts for document in _objects(text)]
+        if documents:
+            yield str(name), documents
 
 
-def _kserve_fixtures(folder: Path) -> Iterator[Sample]:
-    """The distinct lists of configs that KServe's tests base services on."""
+def _objects(text: str) -> list[Manifest]:
+    """Return the complete Kubernetes objects of a text; none of a chart's template."""
+    try:
+        documents = list(yaml.load_all(text, Loader=_LOADER))
+    except yaml.YAMLError:
+        return []
+    return [
+        document
+        for document in documents
+        if isinstance(document, dict)
+        and {"apiVersion", "kind", "metadata"} <= set(document)
+        and isinstance(document["metadata"], dict)
+    ]
+
+
+def _related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest]:
+    """Yield a document, and the first document in the pool for each of its references."""
+    found = [main]
+    for document in found:
+        yield document
+        for kind, name in _names(document):
+            found += [
+                other
+                for other in pool
+                if (other["kind"], other["metadata"].get("name")) == (kind, name)
+            ][:1]
+        for labels in _selectors(document):
+            # Folders hold the same pods twice, as a ModelServing and as a Deployment.
+            selected = [item for item in pool if labels.items() <= _labels(item).items()]
+            found += [] if any(item in found for item in selected) else selected[:1]
+        found[:] = [item for index, item in enumerate(found) if item not in found[:index]]
+
+
+def _names(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of the objects that a document names."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _names(item)
+    if not isinstance(value, Mapping):
+        return
+    for key, field in value.items():
+        for item in field if isinstance(field, list) else [field]:
+            name = item.get("name") if isinstance(item, Mapping) else item
+            if key in _REFERENCES and isinstance(name, str):
+                yield _REFERENCES[key], name
+        yield from _names(field)
+
+
+def _selectors(document: Manifest) -> Iterator[Manifest]:
+    """Yield the labels that a ModelServer or ModelService selects."""
+    spec = document.get("spec") or {}
+    selectors = [
+        spec.get("workloadSelector"),
+        *(e.get("selector") for e in spec.get("endpoints", ())),
+    ]
+    for selector in selectors:
+        labels = (selector or {}).get("matchLabels")
+        if labels:
+            yield dict(labels)
+
+
+def _labels(workload: Manifest) -> Manifest:
+    """Return the labels of a workload's pods, or of a ModelDeployment's endpoints."""
+    template = (workload.get("spec") or {}).get("template") or {}
+    own = {}
+    if workload["kind"] == "ModelServing":
+        own = {"modelserving.volcano.sh/name": workload["metadata"].get("name")}
+        template = (template.get("roles") or [{}])[0].get("entryTemplate") or {}
+    elif workload["kind"] == "ModelDeployment":
+        own = {
+            **(workload["metadata"].get("labels") or {}),
+            _DEPLOYMENT: workload["metadata"]["name"],
+        }
+    elif workload["kind"] != "Deployment":
+        return {}
+    return {**own, **((template.get("metadata") or {}).get("labels") or {})}
+
+
+def _fixtures(folder: Path) -> Iterator[Sample]:
+    """Yield the services of KServe's end-to-end tests, by the configs they are based on."""
     fixtures = _import_alone(folder, "fixtures")
     configs: Manifest = fixtures.LLMINFERENCESERVICE_CONFIGS
-    config_map = {
+    scheduler = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": fixtures.SCHEDULER_CONFIGMAP_NAME, "namespace": "e2e"},
         "data": {fixtures.SCHEDULER_CONFIGMAP_KEY: fixtures.SCHEDULER_CONFIG_YAML},
     }
-    cases = [
-        case
-        for path in sorted(folder.glob("test_*.py"))
-        for case in _test_cases(ast.parse(path.read_text(encoding="utf-8")))
-        if set(case[0]) <= set(configs)
-    ]
-    uses = Counter(refs for refs, _ in cases)
-    for refs, name in dict(reversed(cases)).items():
-        specs = {ref: configs[ref] for ref in refs}
-        documents = [_kserve_service(name, refs)] + [
-            _kserve_config(ref, spec("e2e") if callable(spec) else spec)
-            for ref, spec in specs.items()
-        ]
-        used = [config_map] if "scheduler-with-configmap-ref" in refs else []
-        yield Sample("end-to-end", " + ".join(refs), [*documents, *used], uses[refs])
+    modules = [ast.parse(path.read_text("utf-8")) for path in sorted(folder.glob("test_*.py"))]
+    for refs in dict.fromkeys(refs for module in modules for refs in _base_refs(module)):
+        if set(refs) <= set(configs):
+            specs = {ref: configs[ref] for ref in refs}
+            service = _kserve("LLMInferenceService", "service", {"baseRefs": [
+                {"name": _sanitize(ref)} for ref in refs
+            ]})  # fmt: skip
+            bases = [
+                _kserve("LLMInferenceServiceConfig", _sanitize(ref), spec)
+                for ref, spec in ((ref, s("e2e") if callable(s) else s) for ref, s in specs.items())
+            ]
+            used = [scheduler] if "scheduler-with-configmap-ref" in refs else []
+            yield Sample("LLMInferenceService, e2e", " + ".join(refs), [service, *bases, *used])
 
 
-def _test_cases(module: ast.Module) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The configs that each service of a test module is based on, and the service's name."""
+def _base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:
     for node in ast.walk(module):
-        if not isinstance(node, ast.Call):
-            continue
-        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-        listed, name = keywords.get("base_refs"), keywords.get("service_name")
-        if not isinstance(listed, ast.List):
-            continue
-        refs = [element.value for element in listed.elts if isinstance(element, ast.Constant)]
-        service_name = name.value if isinstance(name, ast.Constant) else "service"
-        if refs and len(refs) == len(listed.elts):
-            yield tuple(str(ref) for ref in refs), str(service_name)
+        if isinstance(node, ast.keyword) and node.arg == "base_refs":
+            items = node.value.elts if isinstance(node.value, ast.List) else []
+            refs = [str(item.value) for item in items if isinstance(item, ast.Constant)]
+            if refs and len(refs) == len(items):
+                yield tuple(refs)
 
 
-def _kserve_service(name: str, refs: Iterable[str]) -> Manifest:
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha1",
-        "kind": "LLMInferenceService",
-        "metadata": {"name": name, "namespace": "e2e"},
-        "spec": {"baseRefs": [{"name": _sanitized(ref)} for ref in refs]},
-    }
+def _kserve(kind: str, name: str, spec: Manifest) -> Manifest:
+    metadata = {"name": name, "namespace": "e2e"}
+    version = "serving.kserve.io/v1alpha1"
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _kserve_config(name: str, spec: Manifest) -> Manifest:
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha1",
-        "kind": "LLMInferenceServiceConfig",
-        "metadata": {"name": _sanitized(name), "namespace": "e2e"},
-        "spec": spec,
-    }
-
-
-def _sanitized(name: str) -> str:
+def _sanitize(name: str) -> str:
     return re.sub("[^a-z0-9-]", "-", name)
 
 
 def _import_alone(folder: Path, name: str) -> Any:
-    """A module of a package, whose imports of other packages are empty stand-ins."""
+    """Import a module of a package, with stand-ins for the other packages that it imports."""
     package = types.ModuleType("upstream.tests")
     package.__path__ = [str(folder)]
     stubs = ("upstream", "upstream.common", "upstream.common.gw_api", "kserve", "kubernetes")
@@ -200,231 +287,72 @@ def _import_alone(folder: Path, name: str) -> Any:
     return module
 
 
-def _documents(path: Path) -> list[Manifest]:
-    """The Kubernetes objects of a file."""
-    text = path.read_text(encoding="utf-8")
-    return [
-        document
-        for document in yaml.load_all(text, Loader=_LOADER)
-        if isinstance(document, dict) and "kind" in document
-    ]
-
-
-_FENCED = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-#: Folders that hold copies of older releases' documentation, templates, and no samples.
-_NO_SAMPLES = ("crds", "templates", "node_modules", "schemas", "apis", "reference", "nix", "tests")
-_KTHENA_SERVER, _KTHENA_SERVING = "ModelServer", "ModelServing"
-_KTHENA_ROUTE = ("ModelRoute",)
-_KTHENA_POLICIES = ("AutoscalingPolicy", "AutoscalingPolicyBinding")
-
-
-def _published(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
-    """The objects of each YAML file, and of the YAML blocks of each page."""
-    for path in sorted(checkout.rglob("*")):
-        name = path.relative_to(checkout)
-        if set(name.parts) & set(_NO_SAMPLES) or not path.is_file():
-            continue
-        if path.suffix in (".yaml", ".yml"):
-            texts = [path.read_text(encoding="utf-8")]
-        elif path.suffix == ".md":
-            blocks = _FENCED.findall(path.read_text(encoding="utf-8"))
-            texts = [
-                "\n".join(line.removeprefix(indent) for line in text.splitlines())
-                for indent, text in blocks
-            ]
-        else:
-            continue
-        read = [document for text in texts for document in _objects(text)]
-        if read:
-            yield str(name), read
-
-
-def _objects(text: str) -> list[Manifest]:
-    """The complete Kubernetes objects of a text; none where it is a template or an extract."""
-    try:
-        read = list(yaml.load_all(text, Loader=_LOADER))
-    except yaml.YAMLError:
-        return []
-    return [
-        document
-        for document in read
-        if isinstance(document, dict) and {"kind", "spec"} <= set(document)
-    ]
-
-
-def _distinct(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Each sample once: documentation repeats them for each release."""
-    seen = []
-    for sample in samples:
-        if sample.documents not in seen:
-            seen.append(sample.documents)
-            yield sample
-
-
-def kthena(checkout: Path) -> Iterator[Sample]:
-    """Every ModelServing, every ModelRoute with what it leads to, every policy with its target."""
-    return _distinct(_kthena(checkout))
-
-
-def _kthena(checkout: Path) -> Iterator[Sample]:
-    folders: dict[str, list[Manifest]] = {}
-    files = list(_published(checkout))
-    for name, documents in files:
-        # The manifests of one page, or of one folder, belong together.
-        whole = name if name.endswith(".md") else str(Path(name).parent)
-        folders.setdefault(whole, []).extend(documents)
-    for name, documents in files:
-        beside = folders[name if name.endswith(".md") else str(Path(name).parent)]
-        for document in documents:
-            title = f"{name}: {(document.get('metadata') or {}).get('name')}"
-            if document["kind"] == _KTHENA_SERVING:
-                valid = "invalid" if _is_invalid(document) else "valid"
-                yield Sample(f"{valid} servings", title, [document])
-            elif document["kind"] in _KTHENA_ROUTE:
-                yield Sample("routes", title, [document, *_led_to(document, beside)])
-            elif document["kind"] in _KTHENA_POLICIES:
-                yield Sample("policies", title, [document, *_scaled(document, beside)])
-
-
-def _is_invalid(serving: Manifest) -> bool:
-    """Whether Kthena's own CRD refuses a ModelServing, or the API server its name."""
-    roles = (serving["spec"].get("template") or {}).get("roles") or ()
-    name = str((serving.get("metadata") or {}).get("name"))
-    return (
-        serving.get("apiVersion") != "workload.serving.volcano.sh/v1alpha1"
-        or "topologySpreadConstraints" in serving["spec"]
-        or not roles
-        or re.fullmatch("[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) is None
-        or any("entryTemplate" not in role or "networkTopology" in role for role in roles)
-    )
-
-
-def _led_to(route: Manifest, beside: Sequence[Manifest]) -> Iterator[Manifest]:
-    """The ModelServers of a route, and the pods that they select."""
-    rules = route["spec"].get("rules") or ()
-    names = {
-        target.get("modelServerName")
-        for rule in rules
-        for target in (rule or {}).get("targetModels") or ()
-    }
-    servers = [
-        server
-        for server in _once(beside, _KTHENA_SERVER)
-        if (server.get("metadata") or {}).get("name") in names
-    ]
-    yield from servers
-    selectors = [
-        (server["spec"].get("workloadSelector") or {}).get("matchLabels") or {}
-        for server in servers
-    ]
-    # Folders hold the same pods twice, made by either: one of them is applied.
-    for selector in selectors:
-        workloads = [
-            workload
-            for kind in (_KTHENA_SERVING, "Deployment")
-            for workload in _once(beside, kind)
-            if selector.items() <= _pod_labels(workload).items()
-        ]
-        yield from workloads[:1]
-
-
-def _pod_labels(workload: Manifest) -> Manifest:
-    """Labels of the pods of a Deployment or of the first role of a ModelServing."""
-    template = workload["spec"].get("template") or {}
-    roles = template.get("roles") or ({},)
-    template_ = (
-        template if workload["kind"] == "Deployment" else roles[0].get("entryTemplate") or {}
-    )
-    name = (workload.get("metadata") or {}).get("name")
-    own_labels = (
-        {"modelserving.volcano.sh/name": name} if workload["kind"] == _KTHENA_SERVING else {}
-    )
-    return {**((template_.get("metadata") or {}).get("labels") or {}), **own_labels}
-
-
-def _once(documents: Sequence[Manifest], kind: str) -> list[Manifest]:
-    """The objects of a kind, the first of each name."""
-    by_name: Manifest = {}
-    for document in documents:
-        if document["kind"] == kind:
-            by_name.setdefault((document.get("metadata") or {}).get("name"), document)
-    return list(by_name.values())
-
-
-def _scaled(policy: Manifest, beside: Sequence[Manifest]) -> list[Manifest]:
-    """The ModelServing that a policy or a binding names, and the binding's policy."""
-    text = str(policy["spec"])
-    return [
-        document
-        for kind in (_KTHENA_SERVING, "AutoscalingPolicy")
-        for document in _once(beside, kind)
-        if document is not policy and repr((document.get("metadata") or {}).get("name")) in text
-    ]
-
-
-def modelplane(checkout: Path) -> Iterator[Sample]:
-    """Every ModelDeployment, with the ModelCache and the ModelService of its folder."""
-    return _distinct(_modelplane(checkout))
-
-
-def _modelplane(checkout: Path) -> Iterator[Sample]:
-    files = list(_published(checkout))
-    caches = [
-        cache for _, documents in files for cache in documents if cache["kind"] == "ModelCache"
-    ]
-    for name, documents in files:
-        for document in documents:
-            if document["kind"] != "ModelDeployment":
-                continue
-            wanted = repr(document["spec"])
-            beside = [
-                cache
-                for cache in _once(caches, "ModelCache")
-                if f"'modelCacheRef': {{'name': {cache['metadata']['name']!r}}}" in wanted
-            ]
-            shown = "'engines': [" in wanted or "'workers': {" in wanted
-            yield Sample("deployments" if shown else "extracts", name, [document, *beside])
-
-
-SYSTEMS: dict[str, Callable[[Path], Iterator[Sample]]] = {
-    "kserve": kserve,
-    "kthena": kthena,
-    "modelplane": modelplane,
-}
-
-
-def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The lines of a Markdown table, and the shares of each group."""
-    yield "| Sample | Result | What is left out, or why |"
-    yield "|---|---|---|"
-    for row in outcomes:
-        why = "<br>".join(text.replace("|", "\\|") for text in row.why)
-        yield f"| {row.sample.name} | {row.result} | {why} |"
+def tables(judged: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iterator[str]:
+    """Yield the lines of two Markdown tables: results by group, and reasons by message."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    reasons: Counter[tuple[str, str, str]] = Counter()
+    for system, sample, result, findings in judged:
+        counts.setdefault((system, sample.group), Counter())[result] += 1
+        if result in ("with --allow-lossy", "rejected"):
+            messages = {_generalize(finding) for finding in findings}
+            reasons.update((system, result, message) for message in messages)
+    yield f"| Repository | Inputs | {' | '.join(RESULTS)} |"
+    yield "|" + "---|" * (len(RESULTS) + 2)
+    for (system, group), results in counts.items():
+        yield f"| {system} | {group} | {' | '.join(str(results[r]) for r in RESULTS)} |"
     yield ""
-    totals = Counter(row.sample.group for row in outcomes)
-    for group, count in totals.items():
-        results = Counter(row.result for row in outcomes if row.sample.group == group)
-        parts = [f"{results[result]} {result}" for result in ("accepted", "with loss", "refused")]
-        share = 100 * results["accepted"] // count
-        yield f"{group}: {count} samples, {', '.join(parts)}; {share} % as they are"
-        uses = sum(row.sample.uses for row in outcomes if row.sample.group == group)
-        if uses > count:
-            read = sum(
-                row.sample.uses
-                for row in outcomes
-                if row.sample.group == group and row.result == "accepted"
-            )
-            yield f"{group}: {read} of {uses} tests that apply them; {100 * read // uses} %"
+    yield "| Repository | Inputs | Result | Reason |"
+    yield "|---|---|---|---|"
+    for (system, result, message), number in sorted(
+        reasons.items(), key=lambda x: (x[0][0], -x[1])
+    ):
+        yield f"| {system} | {number} | {result} | {message} |"
+
+
+def _generalize(finding: Finding) -> str:
+    """Return a message without the names of one document."""
+    field = re.sub(r"\[[^\]]*\]", "[]", finding.path)
+    field = ".".join(part for part in field.split(".")[-2:])
+    message = finding.message.removeprefix("cannot be carried over: ").split("; ")[0]
+    message = re.sub(r"\s+", " ", message).replace("|", "\\|")
+    return f"`{field}`: {message if len(message) < 140 else message[:140] + '…'}"
 
 
 def main() -> None:
-    """Prints the table of a system's checkout."""
+    """Prints the tables of checkouts, or writes them to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("system", choices=sorted(SYSTEMS))
-    parser.add_argument("checkout", type=Path)
+    parser.add_argument("checkouts", type=Path, nargs="+")
+    parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    outcomes = [outcome(sample) for sample in SYSTEMS[options.system](options.checkout)]
-    print("\n".join(table(outcomes)))
+    judged, versions = [], []
+    for index, checkout in enumerate(options.checkouts):
+        system = next(name for name, file in _SYSTEMS.items() if (checkout / file).exists())
+        commit = options.commits[index : index + 1] or [_commit(checkout)]
+        versions.append(f"{system} {commit[0]}")
+        for sample in collect(checkout):
+            result, findings = judge(sample)
+            judged.append((system, sample, result, findings))
+            if options.verbose and result != "as is":
+                print(f"{system}: {sample.group}: {sample.name}: {result}")
+                for finding in findings:
+                    print(f"    {finding}")
+    text = "\n".join(tables(judged)) + "\n"
+    if not options.write:
+        print(text, end="")
+        return
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)
+    intro = (
+        f"Generated by `tools/upstream_samples.py` from {', '.join(versions)}. An input includes "
+        "the documents next to it\nthat it refers to.\n"
+    )
+    PAGE.write_text(f"{before}{HEADING}\n{intro}\n{text}", encoding="utf-8")
+
+
+def _commit(checkout: Path) -> str:
+    command = ["git", "-C", str(checkout), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class _Capacity:
         return size(options)
 
     def __getattr__(self, name: str) -> Any:
-        """The public names: `Placement`, `place`, `read_inventory`, `read_placement`."""
+        """Return the public names: `Placement`, `place`, `read_inventory`, `read_placement`."""
         import fusioninfer_capacity
 
         if name not in fusioninfer_capacity.__all__:

@@ -56,7 +56,7 @@ class Proposal:
 def proposals(
     wish: Wish, candidates: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
 ) -> Iterator[Proposal]:
-    """Yields layouts that fit, with replicas for the load; the fewest accelerators first."""
+    """Yield layouts that fit, with replicas for the load; the fewest accelerators first."""
     fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
         for layout in sensible(fitting):
@@ -65,7 +65,7 @@ def proposals(
                 yield Proposal(layout, place, 1)
         return
     loaded: list[Proposal] = []
-    refused: list[str] = []
+    problems: list[str] = []
     # Times are those of a cache in the type of the model, and of one copy.
     for layout in fitting:
         if layout.small_cache or layout.copies > 1:
@@ -73,9 +73,9 @@ def proposals(
         try:
             loaded += _loaded(wish, layout, inventory, load)
         except NotCoveredError as problem:
-            refused.append(str(problem))
-    if not loaded and refused:
-        raise NotCoveredError(refused[0])
+            problems.append(str(problem))
+    if not loaded and problems:
+        raise NotCoveredError(problems[0])
     yield from sorted(loaded, key=lambda proposal: (proposal.accelerators, proposal.prefillers))
 
 
@@ -104,7 +104,7 @@ def _loaded(
 def _place(
     wish: Wish, layout: Layout, inventory: InventoryArgs | None, replicas: int
 ) -> Place | None:
-    """The cheapest pool with room for so many replicas; None where none has."""
+    """Return the cheapest pool with room for so many replicas; None where none has."""
     if inventory is None:
         return Place(None, None)
     for pool in pools_of(inventory, wish.accelerator.name):
@@ -115,14 +115,14 @@ def _place(
 
 
 def room(pool: NodePoolArgs, layout: Layout) -> int:
-    """Replicas for which a pool has room: each pod takes accelerators of one node."""
+    """Return replicas for which a pool has room: each pod takes accelerators of one node."""
     in_use = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
     pods = sum((pool.accelerators - used) // layout.of_pod for used in in_use)
     return pods // layout.nodes
 
 
 def pools_of(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
-    """Pools with these accelerators, the cheapest first."""
+    """Return pools with these accelerators, the cheapest first."""
     pools = inventory.pools if inventory is not None else []
     fitting_pools = [
         pool

@@ -47,7 +47,7 @@ class Unsized(Exception):  # noqa: N818  # becomes a line on standard error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `size`."""
+    """Add the arguments of `size`."""
     parser.add_argument("model", metavar="MODEL", help="name on Hugging Face, or a config.json")
     parser.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
     parser.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
@@ -82,7 +82,7 @@ def _rate(text: str) -> float:
 
 
 def size(options: argparse.Namespace) -> int:
-    """Prints layouts, or the first one as a manifest or a program."""
+    """Print layouts, or the first one as a manifest or a program."""
     try:
         inventory = _inventory(options.inventory)
         wish = _wish(options, inventory)
@@ -110,7 +110,7 @@ def size(options: argparse.Namespace) -> int:
 
 
 def _chosen(name: str | None, candidates: list[Layout]) -> list[Layout]:
-    """The layouts of a name, as the text prints it; all without one."""
+    """Return the layouts of a name, as the text prints it; all without one."""
     if name is None:
         return candidates
     named = {"".join(layout_name(layout).lower().split()): layout for layout in candidates}
@@ -155,7 +155,7 @@ def _wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
 
 
 def _model(source: str) -> tuple[str, Architecture]:
-    """The name and the architecture of a model of the table, or of a `config.json`."""
+    """Return the name and the architecture of a model of the table, or of a `config.json`."""
     known = known_architecture(source)
     if known is not None:
         return source, known
@@ -203,7 +203,7 @@ _GPU = "nvidia.com/gpu"
 
 
 def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
-    """A manifest of a proposal."""
+    """Return a manifest of a proposal."""
     name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
     kinds = [("serve", "worker", proposal.replicas)]
@@ -237,7 +237,7 @@ def _role(
     kind: str,
     replicas: int,
 ) -> dict[str, Any]:
-    """A role whose container the core writes; its template has what differs."""
+    """Return a role whose container the core writes; its template has what differs."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
     role["accelerator"] = wish.accelerator.name

@@ -22,7 +22,7 @@ _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
 
 
 def layout_name(layout: Layout) -> str:
-    """A layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
+    """Return a layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
     spread = "+EP" if layout.spread else ""
     nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
     cache = ", FP8 cache" if layout.small_cache else ""
@@ -35,7 +35,7 @@ def layout_name(layout: Layout) -> str:
 def parts(
     wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str | Table]:
-    """Yields what rests on what, the proposals, and why other layouts do not fit."""
+    """Yield what rests on what, the proposals, and why other layouts do not fit."""
     yield from _header(wish, candidates, proposals)
     yield ""
     if proposals:
@@ -74,7 +74,7 @@ def _header(
 
 
 def _rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
-    """The rows, with a column that marks uncertain ones if others are not."""
+    """Return the rows, with a column that marks uncertain ones if others are not."""
     rows = [_row(proposal, load) for proposal in proposals]
     if len({_doubt(proposal) for proposal in proposals}) > 1:
         for row, proposal in zip(rows, proposals, strict=True):
@@ -83,7 +83,7 @@ def _rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, st
 
 
 def _notes(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Yields why single rows are uncertain, and what copies are."""
+    """Yield why single rows are uncertain, and what copies are."""
     doubts: dict[str | None, list[str]] = {}
     for proposal in proposals:
         doubts.setdefault(_doubt(proposal), []).append(layout_name(proposal.layout))
@@ -100,7 +100,7 @@ def _doubt(proposal: Proposal) -> str | None:
 
 
 def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
-    """The cells of a proposal by the heads of their columns."""
+    """Return the cells of a proposal by the heads of their columns."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"
     _, _, weights, _, cache, _, _ = layout.fit.row()
@@ -134,7 +134,7 @@ def _rates(proposal: Proposal) -> dict[str, str]:
 
 
 def _quantized_sibling(wish: Wish) -> str | None:
-    """What the same model in FP8 takes, if the table has it."""
+    """Return what the same model in FP8 takes, if the table has it."""
     name = f"{wish.name}-FP8"
     model = known_architecture(name) if wish.model.quantization is None else None
     if model is None:
@@ -152,7 +152,7 @@ def _quantized_sibling(wish: Wish) -> str | None:
 def _left_out(
     candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str]:
-    """Yields why layouts do not fit; of several nodes, only where one node is not enough."""
+    """Yield why layouts do not fit; of several nodes, only where one node is not enough."""
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
     refused = [layout for layout in candidates
@@ -171,7 +171,7 @@ def _left_out(
 
 
 def _too_heavy(heavy: Sequence[Layout]) -> str:
-    """Layouts whose weights leave nothing for the cache, in one line."""
+    """Return layouts whose weights leave nothing for the cache, in one line."""
     fits = [layout.fit for layout in heavy if layout.fit is not None]
     names = ", ".join(layout_name(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)

@@ -39,7 +39,9 @@ def smallest_layout(
     """
     kind = named_accelerator(accelerator)
     if kind is None:
-        return f"{shown(accelerator)} is not known: name one such as H100, or its memory: 80Gi"
+        return (
+            f"{shown(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
+        )
     architecture = _architecture(model)
     if architecture is None:
         return f"unknown model {model.uri}: set model.config"
@@ -70,7 +72,7 @@ def smallest_layout(
 
 
 def _copied_tensor(wish: Wish, nodes: int) -> int | None:
-    """The tensor size of copies that share experts over all of these nodes, with most tokens."""
+    """Return the tensor size of copies that share experts over these nodes, with most tokens."""
     if nodes == 1:
         return None
     copies = [
@@ -82,7 +84,7 @@ def _copied_tensor(wish: Wish, nodes: int) -> int | None:
 
 
 def model_bytes(model: ModelArgs) -> int | None:
-    """Bytes of a model's weights; None where its architecture is not known."""
+    """Return bytes of a model's weights; None where its architecture is not known."""
     architecture = _architecture(model)
     if architecture is None:
         return None
@@ -90,7 +92,7 @@ def model_bytes(model: ModelArgs) -> int | None:
 
 
 def _architecture(model: ModelArgs) -> Architecture | None:
-    """That of a model; None where it is not known, which `check` says."""
+    """Return the architecture of a model; None if unknown, which `check` reports."""
     try:
         return model_architecture(model)
     except (ModelConfigError, UnknownArchitectureError):

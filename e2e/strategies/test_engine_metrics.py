@@ -107,4 +107,4 @@ def test_requests_are_held_while_engines_serve_no_metrics(mixed: Fleet, version:
 def _wait_held(fleet: Fleet, picker: Chooser, version: str) -> None:
     flow = HOLDING[version].flow_control
     assert flow is not None
-    fleet.cluster.wait(lambda: gauge(picker, flow.held) == 1, 60, picker.picker.metrics)
+    fleet.cluster.wait(lambda: gauge(picker, flow.queued) == 1, 60, picker.picker.metrics)

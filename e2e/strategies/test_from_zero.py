@@ -38,12 +38,16 @@ def test_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) ->
     body = {"model": "m", "prompt": "Wake up."}
     with empty.picker(version, endpointPicker=HOLDS) as chooser, ThreadPoolExecutor() as threads:
         asked = threads.submit(chooser.processor.ask, body, timeout=4 * PATIENCE)
-        empty.cluster.wait(lambda: gauge(chooser, flow.held) == 1, PATIENCE, chooser.picker.metrics)
+        empty.cluster.wait(
+            lambda: gauge(chooser, flow.queued) == 1, PATIENCE, chooser.picker.metrics
+        )
         assert not asked.done()
         empty.deploy("svc", pods=2)
         answer = asked.result(4 * PATIENCE)
         assert answer.endpoint in {engine.endpoint for engine in empty.engines.values()}
-        empty.cluster.wait(lambda: gauge(chooser, flow.held) == 0, PATIENCE, chooser.picker.metrics)
+        empty.cluster.wait(
+            lambda: gauge(chooser, flow.queued) == 0, PATIENCE, chooser.picker.metrics
+        )
 
 
 @pytest.mark.proves("Without flow control, an empty pool answers 503")

@@ -97,6 +97,9 @@ class KedaArgs(SpecModel):
     fallback: KedaFallbackArgs | None = None
     """Replicas while metrics are unavailable."""
 
+    triggers: list[dict[str, Any]] | None = None
+    """Additional triggers of any type, such as `cpu` or `cron`, passed through."""
+
 
 class AutoscalingArgs(SpecModel):
     """Autoscaling of a role; requires `layout: PerRole`."""
@@ -132,7 +135,8 @@ class AutoscalingArgs(SpecModel):
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that something is measured, and the bounds."""
-        if self.target is None and not self.metrics:
+        triggers = self.keda is not None and self.keda.triggers
+        if self.target is None and not self.metrics and not triggers:
             yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
         if self.target is None and self.target_requests is not None:
             yield error(FIELD_REQUIRED, at, "targetRequests needs target, whose value it is")

@@ -309,7 +309,7 @@ def _gang(
 
 def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = args.engine is AutoscalingEngine.KEDA
-    if keda and args.prometheus is None:
+    if keda and args.prometheus is None and (args.metrics or args.target is not None):
         message = "is required with engine KEDA: the address of Prometheus"
         yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
     idle = args.keda.idle_replica_count if args.keda is not None else None

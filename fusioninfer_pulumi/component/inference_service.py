@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +36,18 @@ from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
+from fusioninfer_pulumi.rollout.mixed_pairs import (
+    PAIR_TYPES,
+    PairLws,
+    describe_mixed_pairs,
+    read_pair_command,
+)
+from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 from fusioninfer_pulumi.topology.service_topology import service_reference
@@ -128,6 +136,9 @@ class InferenceService(pulumi.ComponentResource):
             ignored = parse_ignored_rules(self.plan.annotations)
             shown = drop_ignored(self.plan.findings, ignored)
             log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
+            if pulumi.runtime.is_dry_run():
+                for line in _describe_mixed_pairs(self.plan, manifests, existing or {}):
+                    pulumi.log.warn(line, self)
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
             parent=self,
@@ -258,6 +269,36 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
     refused = findings.errors(problems)
     if refused:
         raise InvalidServiceError(refused, title)
+
+
+def _describe_mixed_pairs(
+    plan: ServicePlan,
+    manifests: Iterable[Mapping[str, Any]],
+    existing: Mapping[str, StackLws],
+) -> Iterator[str]:
+    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
+    gang = "" if plan.gang is None else plan.gang.reference
+    before, after = [], []
+    for name, lws in existing.items():
+        command = read_pair_command(lws.containers)
+        if command is not None:
+            running = gang if lws.template is None else lws.template.gang
+            pair = lws.role, lws.component_type, command, lws.pair_revision, running
+            before.append(PairLws(name, *pair))
+    for manifest in manifests if before else ():
+        metadata = manifest["metadata"]
+        kind = metadata["labels"].get(labels.COMPONENT_TYPE)
+        if manifest["kind"] != "LeaderWorkerSet" or kind not in PAIR_TYPES:
+            continue
+        template = manifest["spec"]["leaderWorkerTemplate"]
+        pod = template.get("leaderTemplate") or template["workerTemplate"]
+        command = read_pair_command(pod["spec"]["containers"])
+        if command is not None:
+            role = metadata["labels"][labels.ROLE_NAME]
+            revision = metadata["labels"].get(labels.PAIR_REVISION, "")
+            after.append(PairLws(metadata["name"], role, kind, command, revision, gang))
+    prefers_pairs = plan.picker is not None and plan.picker.epp.prefers_pairs
+    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
 
 def _planned(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ import pulumi
 
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import (
+    SIGNATURE,
     collect_services,
     read_value,
     running_stack,
@@ -20,6 +21,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.mixed_pairs import PAIR_TYPES
 from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
@@ -30,6 +32,7 @@ OBSERVED = "observed"
 #: Makes the provider take over objects that the state does not have.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
+_PODS = ("leader", "worker")
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ def is_taking_over() -> bool:
 def _lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
     lws_labels = metadata.get("labels") or {}
+    component_type = str(lws_labels.get(labels.COMPONENT_TYPE) or "")
     return StackLws(
         logical,
         str(metadata.get("name") or ""),
@@ -180,6 +184,10 @@ def _lws(logical: str, resource: Any) -> StackLws:
         read_version(metadata),
         str(lws_labels.get(labels.ROLE_NAME) or ""),
         str(lws_labels.get(labels.PAIR_REVISION) or ""),
+        component_type,
+        _containers(resource)
+        if component_type in PAIR_TYPES and pulumi.runtime.is_dry_run()
+        else (),
     )
 
 
@@ -207,6 +215,14 @@ def _template(resource: Any) -> StackTemplate | None:
         _count(read_value(resource, *template, "size")),
         _count(read_value(resource, "outputs", "spec", "replicas")),
     )
+
+
+def _containers(resource: Any) -> Sequence[Mapping[str, Any]]:
+    if SIGNATURE in str(value_at(resource, "outputs")):
+        return ()
+    template = ("outputs", "spec", "leaderWorkerTemplate")
+    pods = (read_value(resource, *template, f"{pod}Template", "spec") for pod in _PODS)
+    return next((spec["containers"] for spec in pods if spec), ())
 
 
 def read_version(metadata: Mapping[str, Any]) -> Version:

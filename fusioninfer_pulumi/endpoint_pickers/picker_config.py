@@ -1,8 +1,8 @@
 """Writes an endpoint picker's EndpointPickerConfig and flags, and reads a user's configuration.
 
-The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
-always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin.
-Feature gates differ between releases, and only that of flow control is written, on request.
+The configuration is a file format, not an object of the cluster: no metadata, no spec. Scorers
+always have a weight, because v1.2.1 crashes on a scorer without one that follows the picker plugin.
+Feature gates differ between releases; only that of flow control is generated, on request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PairAffinity:
 
 @dataclass(frozen=True)
 class EppRequest:
-    """What an endpoint picker shall do.
+    """What an endpoint picker should do.
 
     Attributes:
         scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
@@ -70,7 +70,7 @@ class EppRequest:
 
 @dataclass(frozen=True)
 class Scorer:
-    """One scorer that a user may weigh: its plugin, and a description of what it prefers."""
+    """A scorer that users may weigh: its plugin, and a description of what it prefers."""
 
     plugin: str
     summary: str
@@ -89,14 +89,14 @@ SCORERS = {
 }
 
 
-#: Scorers by which load counts: without one of them a picker sends all requests that share a prefix
-#: or an adapter to one pod, however busy it is.
+#: Scorers that measure load: without one of them a picker sends all requests that share a prefix or
+#: an adapter to one pod, however busy it is.
 LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
 # Upstream's own default weighs the prefix 3, and both kinds of load 2 (llm-d v0.10.0 defaults.go,
 # GAIE v1.2.1 epp-config.yaml).
 _AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
-#: What each strategy scores by: its own scorer first, then load. v1.2.1 crashes on a lone scorer
+#: Scorers of each strategy: that of its name first, then load. v1.2.1 crashes on a single scorer
 #: without a weight.
 STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
@@ -114,7 +114,7 @@ _ALONE = {
     "lora": "each request goes to a pod that has its LoRA adapter loaded",
 }
 
-#: Feature gate of all releases that can hold requests.
+#: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
 
 _PICKER = "max-score-picker"
@@ -163,7 +163,7 @@ _LEAST_PRODUCER_BLOCK = 64
 
 
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
-    """Return the configuration as data, in written order."""
+    """Return the configuration as data, with its keys in order."""
     weights = _weights(request)
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
@@ -173,7 +173,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
-            # A model loads for minutes: clients and gateways say how long a request may take.
+            # A model loads for minutes: clients and gateways limit how long a request may take.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if family.averages_saturation and family.registers(_DETECTOR):
             data.append({"type": _DETECTOR, "parameters": _SATURATION})
@@ -226,7 +226,7 @@ def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
 def _metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
     """Return the plugin that reads an engine's metrics, if they are not those read by default.
 
-    The engine has a name of its own here. The picker's own entry for SGLang also reads the page
+    The engine has a new name, because the picker's built-in entry for SGLang also reads the page
     size, which is 1 by default, as the block size of the prefix index.
     """
     if metrics in (None, VLLM_METRICS) or not family.registers(_EXTRACTOR_OF_METRICS):
@@ -245,7 +245,7 @@ def _metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugin
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no anchors for what occurs twice."""
+    """Writes repeated values without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -261,7 +261,7 @@ def dump_epp_config(config: dict[str, Any]) -> str:
 
 
 def find_load_scorers(request: EppRequest) -> Iterator[str]:
-    """Yield the scorers of a request that read the engines' metrics of their load."""
+    """Yield the scorers of a request that read the engines' load metrics."""
     return (name for name in _scorers(request) if name in LOAD_SCORERS)
 
 
@@ -341,7 +341,7 @@ def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
 
 
 def _role_filters() -> Plugins:
-    """Return filters that separate prefill and decode pods by our own label.
+    """Return filters that separate prefill and decode pods by our label.
 
     Every serving pod carries it already. The built-in `prefill-filter` and `decode-filter` would
     need a second label (`llm-d.ai/role`), and `decode-filter` also accepts pods without it.
@@ -363,13 +363,13 @@ def _disaggregation(threshold: int) -> Plugins:
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
-    # Up to v0.9 the handler looks the decider up while it is created, so the decider stands first.
+    # Up to v0.9 the handler looks the decider up while it is created, so the decider comes first.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
 
 
 class UnreadableError(ValueError):
-    """The text is not YAML; the message says where and why."""
+    """The text is not YAML; the message has the position and the reason."""
 
 
 def read_config(text: str) -> Any:
@@ -428,13 +428,13 @@ OWNED_FLAGS = frozenset(
 
 @dataclass(frozen=True)
 class EppFlags:
-    """What the command line says beyond the family.
+    """Options of an endpoint picker's command line.
 
     Attributes:
         replicas: Pods of the endpoint picker; several of them elect a leader.
-        metrics_auth: Whether reading metrics needs a token that the API server accepts.
+        metrics_auth: Whether metrics need a token that the API server accepts.
         secure_serving: Whether it serves TLS to the gateway.
-        engine_metrics: Metrics of the engines' load, None where they are not known.
+        engine_metrics: Names of the engines' load metrics, None if unknown.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
     """
 
@@ -465,10 +465,9 @@ def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[s
 def build_epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     """Return arguments of the endpoint picker's container.
 
-    Every flag but those for the engines' metrics is accepted from v1.2.1 to v0.10.0. Booleans are
-    written out with `=`, which Go's flag packages need; tracing is on by default and would print
-    spans, or send them to localhost, for nothing; profiling is on by default and no one's
-    business.
+    All families accept every flag except those for the engines' metrics. Booleans have the form
+    `--flag=value`, which Go's flag packages need. Tracing is on by default and would print spans,
+    or send them to localhost; profiling is on by default and would expose internals.
     """
     arguments = [
         f"--pool-name={wanted.pool}",
@@ -487,7 +486,7 @@ def build_epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     ]
     if wanted.secure_serving and wanted.cert_path is not None:
         arguments.append(f"--cert-path={wanted.cert_path}")
-    # For every strategy: the metrics also decide which pods count as saturated.
+    # For every strategy, because the metrics also decide which pods are saturated.
     arguments += build_metric_flags(family, wanted.engine_metrics)
     if wanted.experimental:
         arguments.append("--allow-experimental-plugins=true")

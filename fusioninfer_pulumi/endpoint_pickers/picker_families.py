@@ -1,16 +1,15 @@
 """Endpoint pickers by family: what each release registers and reads, and which images are known.
 
-Every difference between two endpoint pickers is one between rows of `FAMILIES`. Read in the source
-of each release (`tools/picker_plugins.go` has the places), and checked by loading what `config`
-generates with the endpoint picker of each family.
+All differences between endpoint pickers are in the rows of `FAMILIES`, read in the source of each
+release (`tools/picker_plugins.go` names the files). The endpoint picker of each family loads the
+configurations that `picker_config` generates in the end-to-end tests.
 
 Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
 has no endpoint picker with plugins; and llm-d before v0.9.
 
-The repository's last part and the tag decide about an image, so that a mirror
-(`registry.example/mirror/epp`) is recognized: upstream's names are unambiguous, and a tag is a
-release. For a digest, `latest`, a development build or any other name, the user must set the
-family.
+An image is recognized by the last part of its repository and its tag, so that mirrors
+(`registry.example/mirror/epp`) match as well. For a digest, `latest`, a development build or any
+other name, the user must set the family.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 #: Endpoint picker that the router document pins.
 DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
-#: Endpoint picker that can hold requests while there is no pod, which that one cannot.
+#: Endpoint picker for flow control, which `DEFAULT_IMAGE` does not support without pods.
 DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 #: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
 DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
@@ -58,7 +57,7 @@ class Family(str, enum.Enum):
 
 @cache
 def release_data(family: Family) -> dict[str, Any]:
-    """Return what a family's newest release has, as `tools/picker_plugins.py` read it."""
+    """Return the plugins and flags of a family's newest release (`tools/picker_plugins.py`)."""
     path = FOLDER / "endpoint_pickers" / f"{family.value}.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
@@ -73,20 +72,20 @@ class PrefixKeys(str, enum.Enum):
 
 
 class FlowControl(NamedTuple):
-    """Metrics of a picker that can hold requests; they outlive the pods.
+    """Metrics of a picker's flow control; they exist also without pods.
 
     Attributes:
-        held: Requests that wait in the picker (gauge).
-        running: Requests that it has sent to a pod, and that are not answered (gauge).
+        queued: Requests in the picker's queue (gauge).
+        running: Requests that a pod is answering (gauge).
     """
 
-    held: str
+    queued: str
     running: str
 
 
 @dataclass(frozen=True)
 class EppFamily:
-    """What is known about the images of one family.
+    """The facts about the images of one family.
 
     Attributes:
         sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
@@ -94,8 +93,8 @@ class EppFamily:
         versions: Range of image versions, both ends included.
         api_versions: apiVersions that it registers for its configuration; the first is generated.
         prefix_keys: How it reads the block size.
-        engine_metrics: Metrics of an engine that it reads by default. v1.2.1 asks for the KV cache
-            by a name that current vLLM does not have, and scores all pods 1.0 without it
+        engine_metrics: Engine metrics that it reads by default. v1.2.1 uses a name for the KV cache
+            that current vLLM does not have, and scores all pods 1.0 without it
             (`pkg/epp/server/runserver.go`).
         rejected_flags: Flags of an earlier family that it rejects, with what to do instead.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines._engine_images import Version, version_text
 from fusioninfer_pulumi.engines.argument_tables import parse_release
@@ -60,13 +60,7 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
-#: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
-#: the KV cache between prefill and decode, and refuses to go on where it differs
-#: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Before, it compares sizes alone.
-NIXL_HASH: Version = (0, 13, 0)
 _ENFORCE = "enforce_handshake_compat"
-#: Settings that the hash compares from a later release on (`is_hma_enabled`, `speculative_config`).
-_HASHED_SINCE: Mapping[str, Version] = {"hybrid cache": (0, 18, 0), "speculation": (0, 28, 0)}
 #: First release of NIXL in which a decoder's block need not be several of a prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
@@ -78,12 +72,41 @@ NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
-#: First release that fails a request whose KV cache could not be loaded unless
-#: `kv_load_failure_policy` is `recompute` (`KVTransferConfig`: 0.13.0 to 0.16.0 have the field with
-#: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.33.0).
-FAILS_LOADS: Version = (0, 17, 0)
-#: First release known to recompute after a failed handshake (0.11.0: "TODO: handle failure state").
-RECOMPUTES_LOADS: Version = (0, 11, 2)
+
+class Handshake(NamedTuple):
+    """What NIXL compares from a release on.
+
+    Attributes:
+        compares: Settings that prefill and decode must share, in addition to the rows before.
+        failure: The decode engine's default if they differ.
+        source: Where that was read.
+    """
+
+    since: Version
+    compares: tuple[str, ...]
+    failure: LoadFailure
+    source: str
+
+
+#: The handshake of NIXL by release, read in the source distributions of 0.11.0 to 0.14.0 and 0.16.0
+#: to 0.33.0. From 0.13.0 on a hash is compared, in another message than before; it contains the
+#: release, so only engines of one release are compatible. `kv_load_failure_policy` replaces the
+#: default from 0.13.0 on. Measured: decode 0.32.0 rejects prefill 0.31.0 (HTTP 500), and with the
+#: policy `recompute` it answers all requests.
+HANDSHAKES = (
+    Handshake((0, 11, 0), ("dtype", "cache dtype"), LoadFailure.UNKNOWN,
+              'nixl_connector.py: "TODO: handle failure state of future"'),
+    Handshake((0, 11, 2), (), LoadFailure.RECOMPUTES,
+              "nixl_connector.py: marks the blocks of failed handshakes as invalid"),
+    Handshake((0, 13, 0), ("release", "model", "attention backend"), LoadFailure.RECOMPUTES,
+              "compute_nixl_compatibility_hash; kv_load_failure_policy is recompute by default"),
+    Handshake((0, 17, 0), (), LoadFailure.FAILS,
+              "config/kv_transfer.py: kv_load_failure_policy is fail by default"),
+    Handshake((0, 18, 0), ("hybrid cache",), LoadFailure.FAILS,
+              "compute_nixl_compatibility_hash: is_hma_enabled"),
+    Handshake((0, 28, 0), ("speculation",), LoadFailure.FAILS,
+              "compute_nixl_compatibility_hash: speculative_config"),
+)  # fmt: skip
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
@@ -138,16 +161,14 @@ class VllmKvCache(KvCache):
             agreed.append("block size")
         if None in versions:
             return agreed
-        hashes = [version >= NIXL_HASH for version in versions if version is not None]
+        compared = [_compared_settings(version) for version in versions]
+        hashes = ["release" in settings for settings in compared]
         if not all(hashes):
-            # The payload with the hash is another message than that of earlier releases.
             return [*agreed, *(["release"] if any(hashes) else []), "dtype", "cache dtype"]
         extras = [config.get("kv_connector_extra_config") for config in settings]
         if any(isinstance(extra, Mapping) and extra.get(_ENFORCE) is False for extra in extras):
             return agreed
-        hashed = ["model", "release", "dtype", "cache dtype", "attention backend"]
-        new = [key for key, since in _HASHED_SINCE.items() if (versions[1] or ()) >= since]
-        return [*agreed, *hashed, *new]
+        return [*agreed, *compared[1]]
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
@@ -166,12 +187,10 @@ class VllmKvCache(KvCache):
 
     def load_failure(self, command: EngineCommand) -> LoadFailure:
         settings, version = transfer_config(command), _version(command)
-        if version is None or version < RECOMPUTES_LOADS:
-            return LoadFailure.UNKNOWN
         policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
-        if version < NIXL_HASH or policy is None:
-            policy = None if _fails_loads(version) else _RECOMPUTE
-        return LoadFailure.RECOMPUTES if policy == _RECOMPUTE else LoadFailure.FAILS
+        if policy is not None and "release" in _compared_settings(version):
+            return LoadFailure.RECOMPUTES if policy == _RECOMPUTE else LoadFailure.FAILS
+        return _default_load_failure(version)
 
     def missing_recompute_setting(self, command: EngineCommand) -> str | None:
         if self.load_failure(command) is not LoadFailure.FAILS:
@@ -195,7 +214,7 @@ class VllmKvCache(KvCache):
             both = {"connectors": [settings, _offloading_settings(offloading)]}
             settings = _connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_together(name, version))
-        if not asked.prefills and _fails_loads(version):
+        if not asked.prefills and _default_load_failure(version) is LoadFailure.FAILS:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
@@ -304,8 +323,16 @@ def _version(command: EngineCommand) -> Version | None:
     return image.version or (parse_release(image.release)[:3] if image.release else None)
 
 
-def _fails_loads(version: Version | None) -> bool:
-    return version is not None and version >= FAILS_LOADS
+def _compared_settings(version: Version | None) -> list[str]:
+    return [key for row in _handshakes(version) for key in row.compares]
+
+
+def _default_load_failure(version: Version | None) -> LoadFailure:
+    return next((row.failure for row in reversed(_handshakes(version))), LoadFailure.UNKNOWN)
+
+
+def _handshakes(version: Version | None) -> list[Handshake]:
+    return [row for row in HANDSHAKES if version is not None and version >= row.since]
 
 
 def _offloading_settings(wanted: Offloading) -> dict[str, Any]:

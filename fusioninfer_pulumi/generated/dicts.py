@@ -638,6 +638,9 @@ class KedaArgsDict(TypedDict, total=False):
     fallback: KedaFallbackArgs | KedaFallbackArgsDict | None
     """Replicas while metrics are unavailable."""
 
+    triggers: Sequence[Mapping[str, Any]] | None
+    """Additional triggers of any type, such as `cpu` or `cron`, passed through."""
+
 
 class KedaFallbackArgsDict(TypedDict, total=False):
     """Replicas while metrics are unavailable."""

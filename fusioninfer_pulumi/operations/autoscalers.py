@@ -86,6 +86,8 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
+        fields = args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}
+        triggers = fields.pop("triggers", ())
         return {
             "apiVersion": "keda.sh/v1alpha1",
             "kind": planned.kind,
@@ -94,13 +96,14 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                 "scaleTargetRef": target,
                 "minReplicaCount": args.min_replicas,
                 "maxReplicaCount": args.max_replicas,
-                **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
+                **fields,
                 **advanced,
                 "triggers": [
                     # A query of ours without a result is an error, which leaves the replicas
                     # alone, and not zero.
                     *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
                     *(_trigger(args, metric) for metric in args.metrics),
+                    *triggers,
                 ],
             },
         }

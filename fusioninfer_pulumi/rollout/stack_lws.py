@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,9 @@ class StackLws:
         version: Its uid and generation, which change with its spec.
         role: Name of its role, empty where its labels show none.
         pair_revision: What its pods' handshake compares, empty where its labels do not show it.
+        component_type: Component type of its role, empty where its labels show none.
+        containers: Containers of its leader, in a preview, and only of prefill and decode; none if
+            they contain secrets.
     """
 
     logical: str
@@ -48,6 +51,8 @@ class StackLws:
     version: Version = ("", 0)
     role: str = ""
     pair_revision: str = ""
+    component_type: str = ""
+    containers: Sequence[Mapping[str, Any]] = ()
 
     @property
     def component(self) -> str:

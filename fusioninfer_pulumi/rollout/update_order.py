@@ -156,6 +156,11 @@ def update_order(
     return tuple(sorted(steps, key=place))
 
 
+def has_pair_stages(plan: Topology, pair_changes: Mapping[str, bool]) -> bool:
+    """Return whether each decode pod finds a prefill pod of its pair revision during the update."""
+    return bool(_pair_stages(plan, update_order(plan), pair_changes))
+
+
 def _pair_stages(
     plan: Topology, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
 ) -> dict[str, int]:

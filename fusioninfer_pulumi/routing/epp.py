@@ -95,6 +95,12 @@ class EppPlan:
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
+    def prefers_pairs(self) -> bool:
+        """Whether it prefers prefill pods with the decode pod's pair revision."""
+        affinity = self.request.affinity if self.request is not None else None
+        return affinity is not None and affinity.label == labels.PAIR_REVISION
+
+    @property
     def pauses(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 

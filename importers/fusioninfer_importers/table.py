@@ -20,6 +20,7 @@ KTHENA = Importer(
         "AutoscalingPolicy": _KTHENA_WORKLOAD,
         "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
         "ModelBooster": _KTHENA_WORKLOAD,
+        "ExternalModelProvider": _KTHENA_NETWORKING,
     },
     words=_advice.KTHENA,
 )

@@ -160,13 +160,14 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
             {"tracing": {"exporterEndpoint": "http://o:1", "sampler": "always_on"}},
             "tracing.sampler",
         ),
-        ({"scaling": {"maxReplicas": 3, "keda": {"triggers": [{"type": "cron"}]}}}, "scaling"),
+        ({"scaling": {"maxReplicas": 3, "keda": {"triggers": []}}}, "scaling"),
         ({"router": {"ingress": {}}}, "router.ingress"),
         (
             {"router": {"route": {"group": "g", "weight": 1, "http": {"spec": {"rules": []}}}}},
             "router.route.group",
         ),
         ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
+        ({"model": {"uri": URI, "confidential": {"enabled": True}}}, "model.confidential"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
           "template": pod(None)},
@@ -213,9 +214,26 @@ def test_scaling_by_prometheus() -> None:
         "engine": "KEDA",
         "minReplicas": 2,
         "maxReplicas": 4,
-        "prometheus": "http://prometheus:9090",
-        "metrics": [{"query": "sum(waiting)", "target": "5"}],
+        "keda": {"triggers": [TRIGGER]},
     }
+
+
+@pytest.mark.parametrize(
+    ("pods", "ours"),
+    [
+        ("{{ ChildName .ObjectMeta.Name `-kserve` }}-[a-z0-9]+-[a-z0-9]+$", "llm-main-[0-9]+$"),
+        ("llm-kserve-.*", "llm-main-.*"),
+        ("llm-kserve-workload-svc", "llm-kserve-workload-svc"),
+    ],
+)
+def test_query_names_the_pods_of_the_leader_worker_set(pods: str, ours: str) -> None:
+    query = 'avg(vllm:num_requests_running{pod=~"^%s"})'
+    metadata = {**TRIGGER["metadata"], "query": query % pods}
+    made = spec(
+        llm(scaling={"maxReplicas": 4, "keda": {"triggers": [{**TRIGGER, "metadata": metadata}]}})
+    )
+    (trigger,) = made["roles"][0]["autoscaling"]["keda"]["triggers"]
+    assert trigger["metadata"]["query"] == query % ours
 
 
 @pytest.mark.parametrize("containers", [[], [{"name": "side", "image": "x:1"}]])
@@ -625,13 +643,6 @@ def test_an_empty_uri_is_that_of_the_config() -> None:
 
 
 def test_reasons_of_what_cannot_be_carried_over() -> None:
-    cpu = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
-    scaled = problems(llm(scaling={"maxReplicas": 3, "keda": {"triggers": [cpu]}}))
-    assert (
-        "f: scaling.keda.triggers[0]: cannot be carried over: only Prometheus queries are "
-        "supported, not a trigger of type cpu; use type prometheus with "
-        "metadata.serverAddress and metadata.query"
-    ) in scaled
     own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (

@@ -388,6 +388,22 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             ),
         ),
         (
+            [
+                serving(),
+                {
+                    "apiVersion": "networking.serving.volcano.sh/v1alpha1",
+                    "kind": "ExternalModelProvider",
+                    "metadata": {"name": "p"},
+                    "spec": {"provider": "OpenAI"},
+                },
+            ],
+            (
+                "f#2: spec: cannot be carried over: is a model API outside of the cluster that "
+                "Kthena's router forwards requests to, which is not supported; register it as a "
+                "backend of an AI gateway, such as Envoy AI Gateway's AIServiceBackend"
+            ),
+        ),
+        (
             [serving(), server(), route(rule("x"))],
             (
                 "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x refers "

@@ -197,7 +197,8 @@ def test_phases_become_prefill_and_decode_with_a_router() -> None:
     prefill, decode, router = spec(paired(), lossy=True)["roles"]
     assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
     assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
-    assert prefill["kvTransfer"] == decode["kvTransfer"] == {}
+    # Modelplane's routing.py: "this layer injects none" of the engine flags.
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
     assert router == {
         "name": "router",
         "componentType": "router",

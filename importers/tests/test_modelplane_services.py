@@ -184,8 +184,9 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     (
         [released(), ENDPOINT],
         (
-            "f#2: spec: cannot be carried over: external endpoints are not supported; route to "
-            "it with an HTTPRoute of your own"
+            "f#2: spec: cannot be carried over: is an inference API outside of the cluster that a "
+            "ModelService routes to, which is not supported; register it as a backend of an AI "
+            "gateway, or route to it with an HTTPRoute and a Service of type ExternalName"
         ),
     ),
     (

@@ -97,18 +97,42 @@ def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
     assert compare([old], [new]).engines == ()
 
 
+SOURCE = (
+    "[vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
+    "0.31.0 and 0.32.0]"
+)
+COMPUTES = "decode computes these prompts itself"
+ADD = (
+    "these requests fail with HTTP 500; before this update, add "
+    '"kv_load_failure_policy": "recompute" to --kv-transfer-config'
+)
+PAIRS = (
+    "old prefill with new decode pods (release {0} -> {1})",
+    "new prefill with old decode pods (release {1} -> {0})",
+)
+
+
 @pytest.mark.parametrize(
-    ("releases", "policies", "warned"),
+    ("releases", "policies", "expected"),
     [
-        (("0.31.0", "0.32.0"), (None, None), True),
-        (("0.31.0", "0.32.0"), (None, "recompute"), True),  # the old decode pods still fail
-        (("0.31.0", "0.32.0"), ("recompute", "recompute"), False),
-        (("0.31.0", "0.31.0"), (None, None), False),
-        (("0.15.0", "0.16.0"), (None, None), False),  # these releases recompute by default
+        (("0.31.0", "0.32.0"), (None, None), [f"broken: {', '.join(PAIRS)}: {ADD}"]),
+        (
+            ("0.31.0", "0.32.0"),
+            (None, "recompute"),
+            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {ADD}"],
+        ),
+        (
+            ("0.31.0", "0.32.0"),
+            ("recompute", "recompute"),
+            [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"],
+        ),
+        (("0.31.0", "0.31.0"), (None, None), []),
+        # These releases recompute by default.
+        (("0.15.0", "0.16.0"), (None, None), [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"]),
     ],
 )
-def test_update_warns_of_kv_caches_rejected_between_revisions(
-    releases: tuple[str, str], policies: tuple[str | None, str | None], warned: bool
+def test_mixed_revisions_of_prefill_and_decode_have_a_verdict(
+    releases: tuple[str, str], policies: tuple[str | None, str | None], expected: list[str]
 ) -> None:
     def pair(release: str, policy: str | None, seed: int) -> list[Any]:
         settings = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
@@ -121,9 +145,5 @@ def test_update_warns_of_kv_caches_rejected_between_revisions(
         return list(render(plan_service(args_)))
 
     old, new = (pair(*side) for side in zip(releases, policies, (0, 1), strict=True))
-    expected = (
-        f"role decode: warning: while both revisions run, vLLM rejects KV caches between them "
-        f"(release {releases[0]} -> {releases[1]}) and these requests fail with HTTP 500; before "
-        'this update, add "kv_load_failure_policy": "recompute" to --kv-transfer-config'
-    )
-    assert [note for note in notes(old, new) if "KV" in note] == [expected] * warned
+    lines = [note for note in notes(old, new) if "mixed" in note]
+    assert lines == [f"mixed revisions, {each} {SOURCE}".format(*releases) for each in expected]

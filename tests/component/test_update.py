@@ -220,25 +220,36 @@ def test_sequential_roles_change_in_order(stack: Stack) -> None:
     assert stack.order == ["svc-prefill-1", "svc-prefill-0", "svc-decode-1", "svc-decode-0"]
 
 
-def test_new_pair_revision_changes_decode_between_halves_of_prefill(stack: Stack) -> None:
-    def pair(image: str, *more: str) -> Any:
-        made = routed_pair()["spec"]["roles"]
-        for each in made[1:]:
-            each["replicas"] = 2
-            each["template"] = copy.deepcopy(each["template"])
-            (container,) = each["template"]["spec"]["containers"]
-            container |= {"image": image, "args": [*container["args"], *more]}
-        return made
+def paired_roles(image: str, *more: str, replicas: int = 2) -> list[Any]:
+    roles: list[Any] = routed_pair()["spec"]["roles"]
+    for each in roles[1:]:
+        each |= {"replicas": replicas, "template": copy.deepcopy(each["template"])}
+        (container,) = each["template"]["spec"]["containers"]
+        container |= {"image": image, "args": [*container["args"], *more]}
+    return roles
 
-    off = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}, "rollout": {"timeout": "5s"}}
-    old, new = "vllm/vllm-openai:v0.31.0", "vllm/vllm-openai:v0.32.0"
-    run(stack, *pair(old), **off)
-    run(stack, *pair(new), **off)
+
+NO_GANG = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}, "rollout": {"timeout": "5s"}}
+OLD_RELEASE, NEW_RELEASE = "vllm/vllm-openai:v0.31.0", "vllm/vllm-openai:v0.32.0"
+
+
+def test_new_pair_revision_changes_decode_between_halves_of_prefill(stack: Stack) -> None:
+    run(stack, *paired_roles(OLD_RELEASE), **NO_GANG)
+    run(stack, *paired_roles(NEW_RELEASE), **NO_GANG)
     expected = ["svc-prefill-1", "svc-decode-1", "svc-decode-0", "svc-prefill-0"]
     assert [name for name in stack.order if name in expected] == expected
     # Another setting changes no pair revision: both roles change at the same time.
-    run(stack, *pair(new, "--max-num-seqs=7"), **off)
+    run(stack, *paired_roles(NEW_RELEASE, "--max-num-seqs=7"), **NO_GANG)
     assert {*[name for name in stack.order if name in expected][:2]} == {*expected[:2]}
+
+
+@pytest.mark.parametrize(("replicas", "warned"), [(1, True), (2, False)])
+def test_preview_warns_of_mixed_revisions(stack: Stack, replicas: int, warned: bool) -> None:
+    run(stack, *paired_roles(OLD_RELEASE, replicas=replicas), **NO_GANG)
+    manifest = service(*paired_roles(NEW_RELEASE, replicas=replicas), **NO_GANG)
+    preview = stack.engine.run(lambda: InferenceService("svc", manifest) and None, preview=True)
+    lines = [line for line in preview.logged if "mixed revisions, degraded" in line]
+    assert len(lines) == warned
 
 
 def test_preview_lists_nothing(running: Stack) -> None:

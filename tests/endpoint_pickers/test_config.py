@@ -71,18 +71,18 @@ def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> 
         ("queue-size", "queue-scorer"),
     ],
 )
-def test_one_scorer(family: str, strategy: str, scorer: str) -> None:
+def test_strategy_with_one_scorer(family: str, strategy: str, scorer: str) -> None:
     assert config(family, strategy) == one_profile(family, [{"type": scorer}], {scorer: 100})
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_prefix_cache(family: str) -> None:
+def test_prefix_cache_configuration(family: str) -> None:
     want = one_profile(family, [*PREFIX[family], *LOAD], {"prefix-cache-scorer": 3, **LOAD_WEIGHTS})
     assert config(family, "prefix-cache") == want
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_lora_affinity(family: str) -> None:
+def test_lora_affinity_configuration(family: str) -> None:
     plugins = [*LOAD, {"type": "lora-affinity-scorer"}]
     want = one_profile(family, plugins, {**LOAD_WEIGHTS, "lora-affinity-scorer": 3})
     assert config(family, "lora-affinity") == want
@@ -97,7 +97,7 @@ def test_lora_affinity(family: str) -> None:
         ("queue-size", None),
     ],
 )
-def test_the_documents_configuration_can_be_had(strategy: str, scorers: Any) -> None:
+def test_documented_configuration_is_generated(strategy: str, scorers: Any) -> None:
     assert config("gaie-1.2", strategy, scorers=scorers) == yaml.safe_load(document(strategy))
 
 
@@ -180,7 +180,7 @@ ALWAYS = {"type": "always-disagg-pd-decider"}
 
 
 @pytest.mark.parametrize("family", ROUTER)
-def test_disaggregation(family: str) -> None:
+def test_disaggregation_configuration(family: str) -> None:
     assert config(family, "pd-disaggregation") == disaggregated(family, SELECTORS, ALWAYS)
 
 
@@ -357,7 +357,7 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
         ),
     ],
 )
-def test_what_speaks_against_a_request(
+def test_unsupported_request_is_reported(
     family: str, strategy: str, request_: dict[str, Any], want: list[str]
 ) -> None:
     assert said(family, strategy, **request_) == want
@@ -413,7 +413,7 @@ def test_what_speaks_against_a_request(
         ),
     ],
 )
-def test_in_words(request_: EppRequest, words: str) -> None:
+def test_strategy_is_described(request_: EppRequest, words: str) -> None:
     assert describe_strategy(request_) == words
 
 

@@ -33,7 +33,7 @@ WANTED = EppFlags(pool="s-pool", namespace="ml")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_portable_flags(family: str) -> None:
+def test_flags_are_the_same_for_all_families(family: str) -> None:
     own = [KV_METRIC] if family == "gaie-1.2" else []
     assert build_epp_flags(FAMILIES[family], WANTED) == PORTABLE + own
 
@@ -48,7 +48,7 @@ def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replic
     assert not family.flags & set(family.rejected_flags)
 
 
-def test_choices() -> None:
+def test_flags_follow_their_options() -> None:
     wanted = EppFlags(
         "p",
         "n",
@@ -74,7 +74,7 @@ def test_choices() -> None:
     assert build_epp_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
 
 
-def test_certificate() -> None:
+def test_certificate_adds_its_path() -> None:
     wanted = EppFlags("p", "n", cert_path="/certs")
     assert "--cert-path=/certs" in build_epp_flags(FAMILIES["gaie-1.5"], wanted)
 
@@ -101,7 +101,7 @@ def test_certificate() -> None:
         ),
     ],
 )
-def test_a_users_own_arguments(family: str, args: list[str], want: list[str]) -> None:
+def test_user_arguments_are_checked(family: str, args: list[str], want: list[str]) -> None:
     found = [str(finding) for finding in check_args(args, FAMILIES[family])]
     assert len(found) == len(want)
     assert all(text.startswith(start) for text, start in zip(found, want, strict=True))

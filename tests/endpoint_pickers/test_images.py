@@ -49,7 +49,7 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
         ("", None),
     ],
 )
-def test_family_of(image: str, family: str | None) -> None:
+def test_find_family_by_image(image: str, family: str | None) -> None:
     found = find_family(image)
     assert (found and found.name) == family
 
@@ -61,7 +61,7 @@ def test_every_familys_own_image_is_of_the_family() -> None:
         assert family.name == name
 
 
-def test_defaults() -> None:
+def test_default_images_have_a_family() -> None:
     default, for_pd = find_family(DEFAULT_IMAGE), find_family(DEFAULT_PD_IMAGE)
     assert default is FAMILIES["gaie-1.2"]
     assert for_pd is FAMILIES["llm-d-0.10"]

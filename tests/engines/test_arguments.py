@@ -166,7 +166,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("image", "words"), RIGHT)
-def test_what_a_release_takes_is_right(image: str, words: str | list[str]) -> None:
+def test_arguments_of_release_are_accepted(image: str, words: str | list[str]) -> None:
     assert told(image, words) == []
 
 
@@ -215,7 +215,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("image", "words", "expected"), WRONG)
-def test_what_a_release_does_not_take_is_said(
+def test_arguments_the_release_lacks_are_reported(
     image: str, words: str | list[str], expected: list[str]
 ) -> None:
     # The positional model stands in `command`: one more word belongs to no argument.
@@ -235,7 +235,7 @@ def test_what_a_release_does_not_take_is_said(
         (SGLANG + "0.5.20", "--nsa-decode-backend x", "use --dsa-decode-backend instead"),
     ],
 )
-def test_a_message_says_what_to_do(image: str, words: str, text: str) -> None:
+def test_message_names_the_fix(image: str, words: str, text: str) -> None:
     (finding,) = check(image, words)
     assert text in finding.message
     assert len(finding.message) < 161
@@ -282,7 +282,7 @@ def test_variables_from_elsewhere_are_not_read() -> None:
         ("exec vllm serve m --max-nm-seqs 8 $ARGS", ["error argument-unknown command"]),
     ],
 )
-def test_scripts_are_read_too(script: str, expected: list[str]) -> None:
+def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> None:
     env = [{"name": "PORT", "value": "http"}]
     found = told(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
     assert found == expected
@@ -299,7 +299,9 @@ def test_scripts_are_read_too(script: str, expected: list[str]) -> None:
         (["python3", "-m", "sglang.launch_server"], "m", ["error argument-unknown args.0"]),
     ],
 )
-def test_programs_of_sglang(command: list[str], args: str, expected: list[str]) -> None:
+def test_sglang_programs_accept_their_arguments(
+    command: list[str], args: str, expected: list[str]
+) -> None:
     assert told(SGLANG + "0.5.20", args, command=command) == expected
 
 
@@ -316,13 +318,13 @@ API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
         ("0.33.0", API_SERVER, "m", ["error argument-unknown args.0"]),
     ],
 )
-def test_programs_of_vllm(
+def test_vllm_programs_accept_their_arguments(
     release: str, command: list[str] | None, args: str, expected: list[str]
 ) -> None:
     assert told(VLLM + release, args, command=command) == expected
 
 
-def test_other_programs_are_not_judged() -> None:
+def test_other_programs_are_not_checked() -> None:
     assert told(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
     assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []
 
@@ -350,7 +352,7 @@ def test_an_element_that_holds_flag_and_value_is_two_words() -> None:
         (Option("--a", ("--a",), "any", choices=("x", "y")), "X", None),
     ],
 )
-def test_values(option: Option, value: str, problem: str | None) -> None:
+def test_values_of_wrong_kind_are_reported(option: Option, value: str, problem: str | None) -> None:
     found = explain_invalid_value(option, value)
     assert (found is None) == (problem is None)
     assert (found or "").startswith(problem or "")
@@ -364,7 +366,7 @@ def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
     return compare_arguments(first, second)
 
 
-def test_a_newer_release_removes_and_renames() -> None:
+def test_compare_lists_removed_and_renamed_arguments() -> None:
     found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
     assert [(each.name, each.instead) for each in found.removed] == [
         ("--task", "--runner and --convert"),
@@ -373,7 +375,7 @@ def test_a_newer_release_removes_and_renames() -> None:
     assert (found.engine, found.before, found.after) == ("vLLM", "0.11.0", "0.33.0")
 
 
-def test_only_defaults_that_are_left_to_the_engine_are_listed() -> None:
+def test_compare_lists_only_defaults_of_unset_arguments() -> None:
     found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--max-num-seqs 8")
     by_name = {default.name: (default.before, default.after) for default in found.defaults}
     assert by_name["--gpu-memory-utilization"] == (0.9, 0.92)
@@ -390,5 +392,5 @@ def test_only_defaults_that_are_left_to_the_engine_are_listed() -> None:
         ("me/vllm:1", VLLM + "0.11.0"),
     ],
 )
-def test_releases_that_are_the_same_or_not_known_change_nothing(before: str, after: str) -> None:
+def test_compare_needs_two_known_releases(before: str, after: str) -> None:
     assert changes(before, after, "--swap-space 4") is None

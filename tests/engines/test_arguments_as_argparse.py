@@ -80,7 +80,7 @@ def drawn_line(draw: Random, options: Options) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_argparse_refuses_is_an_error_and_nothing_else(seed: int) -> None:
+def test_errors_are_those_of_argparse(seed: int) -> None:
     draw, options = Random(seed), load_argument_table("sglang").options(RELEASE)
     parser, wrong = parser_of(options), 0
     for _ in range(40):

@@ -66,7 +66,7 @@ MODEL = ["--model", "Qwen/Qwen3-8B"]
         (None, Image()),
     ],
 )
-def test_image(reference: Any, image: Image) -> None:
+def test_image_reference_is_parsed(reference: Any, image: Image) -> None:
     assert read_image(reference) == image
 
 
@@ -198,7 +198,7 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
         ({"name": "vllm", "image": "me/model:1"}, (None, (), (), None, True)),
     ],
 )  # fmt: skip
-def test_command(container: dict[str, Any], expected: tuple[Any, ...]) -> None:
+def test_command_line_is_parsed(container: dict[str, Any], expected: tuple[Any, ...]) -> None:
     assert seen(read(**container)) == expected
 
 
@@ -207,7 +207,7 @@ def test_version_belongs_to_the_engines_own_image() -> None:
     assert read(image="me/vllm:v0.11.0").image.version is None
 
 
-def test_program_in_args() -> None:
+def test_program_in_args_is_recognized() -> None:
     assert read(image=STOCK, args=["vllm", "serve", "m"]).program_in_args
     assert not read(image=STOCK, command=["vllm", "serve"]).program_in_args
 
@@ -237,7 +237,7 @@ WORDS = st.lists(
         st.one_of(WORDS, st.text(), st.none(), st.integers(), st.just(OUTPUT)),
     )
 )
-def test_never_raises(container: dict[str, Any]) -> None:
+def test_read_command_never_raises(container: dict[str, Any]) -> None:
     command = read_command(container)
     assert command.engine in (*ENGINES.values(), None)
 
@@ -257,20 +257,20 @@ def sglang(*arguments: str) -> EngineCommand:
 UNKNOWN = read(args=["--port", "1", "--block-size", "2", "--model", "m", "--ssl-certfile=c"])
 
 
-def test_ports() -> None:
+def test_serving_port_is_chosen() -> None:
     assert vllm("m", "--port", "9000").port == 9000
     assert sglang("--port=9000").port == 9000
     for command in (vllm("m"), vllm("--port", "$PORT"), vllm("--port", "70000"), UNKNOWN):
         assert command.port is None
 
 
-def test_https() -> None:
+def test_https_follows_tls_arguments() -> None:
     assert vllm("m", "--ssl-certfile=/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key").serves_https
     assert not vllm("m").serves_https
     assert not UNKNOWN.serves_https
 
 
-def test_block_sizes() -> None:
+def test_block_size_is_a_positive_number() -> None:
     assert vllm("m", "--block-size", "64").block_size == 64
     assert sglang("--page-size", "32").block_size == 32
     assert sglang("--block-size", "32").block_size is None

@@ -120,7 +120,7 @@ def test_a_flag_gets_its_value_where_it_stands(given_args: list[str], wanted: li
     assert (made.command, made.args) == ([], wanted)
 
 
-def test_what_is_right_is_not_touched() -> None:
+def test_complete_command_line_is_not_edited() -> None:
     container = {"image": "vllm/vllm-openai:latest", "args": ["--port=2"]}
     assert edited(container, setting("--port", "2")) is None
     assert edited(container) is None
@@ -174,7 +174,7 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("container", "own"), CONTAINERS)
-def test_arguments_stand_behind_the_own_ones(
+def test_arguments_are_appended_to_the_users(
     host: Any, container: dict[str, Any], own: list[str]
 ) -> None:
     arguments = run(host, container, ADDED, model="org/model")
@@ -190,7 +190,7 @@ def test_any_added_value_survives_the_shell(host: Any, values: list[str], model:
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3))
-def test_what_was_added_is_read_back(values: list[str]) -> None:
+def test_added_arguments_are_read_back(values: list[str]) -> None:
     container = {"image": "vllm/vllm-openai:v0.12.0", "args": ["--model", "m"]}
     made = edited(container, Argument(("--x",), tuple(values)))
     assert made is not None
@@ -198,7 +198,7 @@ def test_what_was_added_is_read_back(values: list[str]) -> None:
     assert command.arguments == ("--model", "m", "--x", *values)
 
 
-def test_what_is_there_is_not_added() -> None:
+def test_existing_arguments_are_not_added_again() -> None:
     for container in (
         {"command": ["vllm", "serve"], "args": ["-tp", "2"]},
         {"command": ["sh", "-c", "vllm serve m -tp 2"]},

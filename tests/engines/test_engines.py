@@ -52,7 +52,7 @@ FLAG = "--kv-transfer-config"
         (["m", FLAG, "{}"], {}),
     ],
 )  # fmt: skip
-def test_transfer_config(arguments: list[str], config: Any) -> None:
+def test_transfer_config_is_parsed(arguments: list[str], config: Any) -> None:
     assert transfer_config(vllm(arguments)) == config
 
 
@@ -88,7 +88,7 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
         sglang(FLAG),
     ],
 )
-def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
+def test_unknown_connectors_are_not_checked(command: EngineCommand) -> None:
     assert command.engine is not None
     assert command.engine.kv_cache.check_connector(command) == []
 
@@ -102,9 +102,7 @@ def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
         ("P2pNcclConnector", "v0.24.0", "before v0.24.0"),
     ],
 )
-def test_a_connector_that_a_release_does_not_register(
-    connector: str, tag: str, releases: str
-) -> None:
+def test_connector_the_release_lacks_is_reported(connector: str, tag: str, releases: str) -> None:
     message = f"vLLM {tag} has no {connector} and stops; it needs vLLM {releases}"
     settings = {"kv_connector": connector, "kv_role": "kv_both"}
     inner = {"kv_connector_extra_config": {"connectors": [settings]}}
@@ -183,7 +181,9 @@ BACKEND = "--distributed-executor-backend"
         (vllm("m", "v0.18.0"), "none", []),
     ],
 )  # fmt: skip
-def test_launchers(command: EngineCommand, launcher: str, expected: Any) -> None:
+def test_launcher_conflicts_are_reported(
+    command: EngineCommand, launcher: str, expected: Any
+) -> None:
     engine, chosen = command.engine, Launcher(launcher)
     assert engine is not None
     found = [
@@ -229,11 +229,13 @@ def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
         ("vllm", ["m", OUTPUT], None),
     ],
 )  # fmt: skip
-def test_read(engine: str, arguments: str | list[Any], expected: Parallelism | None) -> None:
+def test_parallel_sizes_are_read(
+    engine: str, arguments: str | list[Any], expected: Parallelism | None
+) -> None:
     assert command(engine, arguments).parallelism == expected
 
 
-def test_unknown_engine() -> None:
+def test_unknown_engine_has_no_parallelism() -> None:
     assert UNKNOWN.parallelism is None
     assert check_accelerators(UNKNOWN, 8, 1) == []
 
@@ -249,7 +251,9 @@ def test_unknown_engine() -> None:
         (Parallelism(2, 1, 2, None, True, 2), 1, 8),
     ],
 )
-def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> None:
+def test_devices_of_a_replica_are_counted(
+    parallelism: Parallelism, nodes: int | None, devices: int
+) -> None:
     assert parallelism.devices(nodes) == devices
 
 
@@ -292,13 +296,13 @@ def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> N
             "--tp-size 8, or ask for fewer accelerators"))]),
     ],
 )  # fmt: skip
-def test_check(
+def test_accelerators_are_compared_with_sizes(
     engine: str, arguments: str, per_pod: int, nodes: int, expected: list[tuple[str, Location, str]]
 ) -> None:
     assert said(check_accelerators(command(engine, arguments), per_pod, nodes)) == expected
 
 
-def test_through_a_shell_script() -> None:
+def test_parallel_sizes_are_read_from_scripts() -> None:
     script = {"image": "x", "command": ["/bin/sh", "-c", "cd /x && vllm serve m -tp 16 | tee log"]}
     assert [accelerator.rule for accelerator in check_accelerators(read_command(script), 8, 1)] == [
         "accelerators-too-few"

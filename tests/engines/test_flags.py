@@ -36,7 +36,7 @@ TENSOR = ("--tensor-parallel-size", "-tp")
         (["-tp", "$TP"], "$TP"),
     ],
 )
-def test_value(arguments: list[str], value: str | None) -> None:
+def test_get_flag_value(arguments: list[str], value: str | None) -> None:
     assert get_flag_value(arguments, *TENSOR) == value
 
 
@@ -51,7 +51,7 @@ def test_flag_without_value() -> None:
     [("8", 8), ("-1", -1), ("08", 8), ("", None), (None, None), ("8.0", None), ("$TP", None),
      ("$(TP)", None), ("auto", None), ("٣", None), ("9" * 30, None)],
 )  # fmt: skip
-def test_integer(text: str | None, number: int | None) -> None:
+def test_integer_parses_plain_decimals(text: str | None, number: int | None) -> None:
     assert integer(text) == number
 
 
@@ -79,7 +79,7 @@ JSON = '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
         ("", [""]),
     ],
 )
-def test_joined_flags(argument: str, split: list[str]) -> None:
+def test_joined_flags_are_split(argument: str, split: list[str]) -> None:
     assert split_joined_flags(["x", argument, "y"]) == ["x", *split, "y"]
 
 

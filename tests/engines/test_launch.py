@@ -172,7 +172,9 @@ WORKER = [*VLLM, "$(LWS_WORKER_INDEX)", *MASTER, "--headless"]
          ["m", "-dp", "16", "-dpl", "$(N)"]),
     ],
 )  # fmt: skip
-def test_multiprocessing(container: dict[str, Any], command: list[Any], args: list[Any]) -> None:
+def test_multiprocessing_adds_ranks(
+    container: dict[str, Any], command: list[Any], args: list[Any]
+) -> None:
     assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
         command, [*args, *LEADER]
     )
@@ -211,7 +213,7 @@ def test_multiprocessing_of_a_script() -> None:
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
 
-def test_sglang() -> None:
+def test_sglang_launches_with_multiprocessing() -> None:
     container = {"image": "lmsysorg/sglang:v0.5.3", "command": SGLANG, "args": ["--tp", "16"]}
     init = ["--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"]
     assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
@@ -235,7 +237,7 @@ def test_sglang() -> None:
 @pytest.mark.parametrize(
     ("launcher", "nodes"), [("none", 4), ("ray", 1), ("multiprocessing", 1), ("none", 1)]
 )
-def test_left_as_written(launcher: str, nodes: int) -> None:
+def test_launcher_none_changes_nothing(launcher: str, nodes: int) -> None:
     for container in ({"command": ["a"], "args": ["b", OUTPUT]}, {"args": ["b"]}, {}):
         assert leader_launch(container, launcher, nodes) is None
         assert worker_launch(container, launcher, nodes) is None
@@ -296,7 +298,9 @@ SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
         ({"command": [*API_SERVER, *SIZES]}, "data-parallel", HEADLESS),
     ],
 )  # fmt: skip
-def test_refused(container: dict[str, Any], launcher: str, message: str) -> None:
+def test_command_that_cannot_be_launched_is_rejected(
+    container: dict[str, Any], launcher: str, message: str
+) -> None:
     with pytest.raises(LaunchError, match=re.escape(message)):
         leader_launch(container, launcher, 4)
 

@@ -66,7 +66,7 @@ SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
 
 
 @given(st.lists(ARGUMENT | SHELLY, max_size=6))
-def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
+def test_arguments_survive_the_shell(host: Any, arguments: list[str]) -> None:
     arguments = [a for a in arguments if split_joined_flags([a]) == [a]]
     container = {"image": "x", "command": ["python3", "/serve.py"], "args": arguments}
     # `$$` and `$(NAME)` are the kubelet's in both forms.
@@ -116,7 +116,9 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("script", "arguments"), SCRIPTS)
-def test_scripts(host: Any, shell: str, script: str, arguments: list[str]) -> None:
+def test_launched_scripts_run_the_engine(
+    host: Any, shell: str, script: str, arguments: list[str]
+) -> None:
     container = {"command": [shell, "-c"], "args": [script, "name", "one", "two words"]}
     ray, engine = host.run(leader(container, "ray", 2))
     assert ray.arguments == HEAD
@@ -278,7 +280,7 @@ def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -
 
 @examples(0.5)
 @given(st.lists(SHELLY, max_size=4))
-def test_arguments_come_back_from_data_parallel_ranks(host: Any, more: list[str]) -> None:
+def test_data_parallel_arguments_survive_the_shell(host: Any, more: list[str]) -> None:
     more = [each for each in more if split_joined_flags([each]) == [each]]
     container = {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES, *more]}
     meant = [expanded(argument, {}) for argument in more]

@@ -64,7 +64,7 @@ def read(*words: str) -> Script:
         ("command vllm serve m", "command vllm serve m", False),
     ],
 )  # fmt: skip
-def test_call(script: str, call: str, may_exec: bool) -> None:
+def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     found = read(script).calls
     assert [script[each.start : each.end] for each in found] == [call]
     assert [each.may_exec for each in found] == [may_exec]
@@ -83,7 +83,7 @@ def test_call(script: str, call: str, may_exec: bool) -> None:
         ("(vllm serve m)", False),
     ],
 )
-def test_single(script: str, single: bool) -> None:
+def test_single_pipeline_is_recognized(script: str, single: bool) -> None:
     assert read(script).single is single
 
 
@@ -102,7 +102,7 @@ def test_single(script: str, single: bool) -> None:
         ("vllm serve $ -x", ["$", "-x"], False),
     ],
 )  # fmt: skip
-def test_arguments(script: str, arguments: list[str], hidden: bool) -> None:
+def test_arguments_of_a_call_are_read(script: str, arguments: list[str], hidden: bool) -> None:
     (call,) = read(script, "sh", "p", "q r").calls
     assert (list(call.arguments), call.hidden) == (arguments, hidden)
 
@@ -119,7 +119,7 @@ def test_arguments(script: str, arguments: list[str], hidden: bool) -> None:
         ("vllm serve $'m'", "a $'...' string"),
     ],
 )
-def test_refused(script: str, message: str) -> None:
+def test_unreadable_script_is_rejected(script: str, message: str) -> None:
     with pytest.raises(ShellError) as raised:
         read(script)
     assert str(raised.value) == message
@@ -132,7 +132,7 @@ def test_quoted_words_come_back(words: list[str]) -> None:
 
 
 @given(st.text() | st.text(alphabet="vlm x-'\"\\$(){}<>|&;#\n`12"))
-def test_tokens_stand_where_they_say(script: str) -> None:
+def test_tokens_have_their_offsets(script: str) -> None:
     try:
         found = list(tokens(script))
     except ShellError:

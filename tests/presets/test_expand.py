@@ -117,7 +117,7 @@ def test_user_volume_for_downloads_is_kept(path: str) -> None:
     assert HUB_MOUNT not in engine(manifest)["volumeMounts"]
 
 
-def test_processors_need_no_number() -> None:
+def test_cpu_needs_no_gpus() -> None:
     manifest = service(short(accelerator="cpu"), model={"uri": "hf://Qwen/Qwen3-0.6B"})
     assert warnings(manifest) == []
     made = engine(manifest)
@@ -156,7 +156,7 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
         assert transfer in words[words.index("--kv-transfer-config") + 1]
 
 
-def test_a_dense_pair_spans_no_nodes_by_itself() -> None:
+def test_dense_pair_does_not_span_nodes_by_default() -> None:
     roles = [short(name, kind, accelerator="H100")
              for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
     model = {"uri": "hf://meta-llama/Llama-3.1-405B-Instruct"}
@@ -166,7 +166,7 @@ def test_a_dense_pair_spans_no_nodes_by_itself() -> None:
     assert problem.endswith("with copies that share experts, of which none fits")
 
 
-def test_a_dense_pair_that_needs_several_nodes_says_what_is_missing() -> None:
+def test_dense_pair_over_several_nodes_needs_parallelism() -> None:
     pair = [short(name, kind, multinode={"nodeCount": 2}, gpus=8)
             for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
     assert said(service(*pair, **UNKNOWN), "error") == [
@@ -194,7 +194,7 @@ def test_a_number_of_gpus_is_enough() -> None:
         ({"parallelism": {"pipeline": 2, "tensor": 8}}, 8),
     ],
 )  # fmt: skip
-def test_what_the_user_says_of_the_split_decides(role: Any, gpus: int) -> None:
+def test_users_parallel_sizes_take_precedence(role: Any, gpus: int) -> None:
     (planned,) = plan_of(service(short(accelerator="H100", **role), **QWEN)).roles
     assert planned.accelerators_per_pod == gpus
 
@@ -263,7 +263,7 @@ def test_a_template_may_leave_its_containers_out() -> None:
     assert pod["priorityClassName"] == "high"
 
 
-def test_an_argument_in_place_of_the_recipes_is_told() -> None:
+def test_argument_that_replaces_the_recipes_is_reported() -> None:
     own = template({"name": "vllm", "args": ["--tool-call-parser", "qwen3_coder"]})
     manifest = service(short(accelerator="H100", template=own), **QWEN)
     (warning,) = warnings(manifest)
@@ -280,7 +280,7 @@ def test_the_same_argument_is_no_contradiction() -> None:
     assert warnings(service(short(accelerator="H100", template=own), **QWEN)) == []
 
 
-def test_an_image_of_ones_own_gets_the_rest_where_an_engine_is_asked_for() -> None:
+def test_user_image_with_engine_is_completed() -> None:
     own = template({"name": "vllm", "image": "registry.example.com/own/vllm-openai:v1"})
     manifest = service(short(gpus=2, template=own, engine={}), **QWEN)
     made = engine(manifest)
@@ -340,7 +340,7 @@ def test_a_port_of_the_role() -> None:
          "roles[0].gpus: is required: GPUs of each pod, for a replica over several nodes"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named(role: Any, expected: str) -> None:
+def test_missing_fields_are_reported(role: Any, expected: str) -> None:
     assert said(service(short(**role), **UNKNOWN), "error") == [expected]
 
 
@@ -388,7 +388,7 @@ def test_scaling_restarts_nothing() -> None:
          "roles[0].accelerator: SGLang has no image for processors; use vLLM"),
     ],
 )  # fmt: skip
-def test_fields_that_nothing_reads_are_refused(manifest: Manifest, expected: str) -> None:
+def test_fields_without_effect_are_rejected(manifest: Manifest, expected: str) -> None:
     found = problems(manifest) or said(manifest, "error")
     assert expected in found
 
@@ -401,7 +401,7 @@ def test_a_gated_model_needs_a_token() -> None:
     assert warnings(service(short(accelerator="H100"), model=token)) == []
 
 
-def test_a_release_that_is_too_old_for_the_model_is_told() -> None:
+def test_release_too_old_for_the_model_is_reported() -> None:
     model = {"uri": "hf://moonshotai/Kimi-K2.5"}
     manifest = service(short(accelerator="H200"), model=model, engine={"version": "0.18.0"})
     assert "warning: engine.version: moonshotai/Kimi-K2.5 needs 0.19.1 or later, got 0.18.0" in (
@@ -409,7 +409,7 @@ def test_a_release_that_is_too_old_for_the_model_is_told() -> None:
     )
 
 
-def test_a_release_beside_an_image_is_refused() -> None:
+def test_release_with_an_image_is_rejected() -> None:
     own = template({"name": "vllm", "image": "vllm/vllm-openai:v0.31.0"})
     manifest = service(short(gpus=1, template=own, engine={"version": "0.32.0"}), **UNKNOWN)
     (text,) = said(manifest, "error")
@@ -433,7 +433,7 @@ def test_a_cache_of_the_model_is_used() -> None:
     assert engine(manifest)["args"][0].startswith("/mnt/model-cache/Qwen-Qwen3-32B-")
 
 
-def test_an_update_waits_as_long_as_large_weights_take() -> None:
+def test_timeouts_are_extended_for_large_weights() -> None:
     args = InferenceServiceArgs(**service(
         short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"}))  # fmt: skip
     assert expand(args).args.wait.timeout == "69m"
@@ -447,7 +447,7 @@ def test_an_update_waits_as_long_as_large_weights_take() -> None:
     assert reason.reason == "a replica may take 59m to start (startup.modelSize), and 10m"
 
 
-def test_every_value_says_where_it_comes_from() -> None:
+def test_every_value_has_an_origin() -> None:
     own = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
     plan = plan_of(service(short(accelerator="H100", template=own), **QWEN))
     origins = {value.field: value.origin for value in plan.presets}
@@ -484,7 +484,7 @@ def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifes
     assert plan_of(out).presets == ()
 
 
-def test_arguments_of_a_build_for_processors_are_checked_and_nothing_else_follows() -> None:
+def test_arguments_of_cpu_image_are_checked() -> None:
     own = template({"name": "vllm", "args": ["--max-model-length", "8"]})
     (text,) = said(service(short(accelerator="cpu", template=own), **UNKNOWN), "error")
     assert "has no argument --max-model-length; did you mean --max-model-len?" in text
@@ -527,7 +527,7 @@ def test_amd_without_a_known_image_is_rejected(stated: Manifest, expected: str) 
     assert text.startswith(f"roles[0].accelerator: {expected}")
 
 
-def test_arguments_of_a_build_for_amd_are_checked() -> None:
+def test_arguments_of_amd_image_are_checked() -> None:
     image = read_image("vllm/vllm-openai-rocm:v0.32.0")
     assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
 
@@ -605,7 +605,7 @@ def test_image_registry_mirrors_all_default_images() -> None:
     assert mirrored == {f"mirror:5000/llm/{path}" for path in paths}
 
 
-def test_image_registry_leaves_stated_images() -> None:
+def test_image_registry_keeps_explicit_images() -> None:
     router = {
         "name": "router", "componentType": "router", "gateway": {}, "httproute": {},
         "endpointPicker": {"image": "own.example.com/a/epp:v1.5.0"},

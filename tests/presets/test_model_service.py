@@ -46,7 +46,7 @@ def test_one_role_serves() -> None:
     assert plan_service(args, "qwen").total_accelerators == 3
 
 
-def test_prefill_is_a_role_of_its_own_with_a_router() -> None:
+def test_prefill_replicas_add_a_role_and_a_router() -> None:
     args = model_service("Qwen/Qwen3-8B", accelerator="H100", replicas=2, prefill_replicas=1)
     roles = named(args)
     assert list(roles) == ["router", "prefill", "decode"]
@@ -82,7 +82,7 @@ def test_further_fields_go_to_the_service_or_to_its_serving_roles() -> None:
     assert (roles["prefill"].gpus, roles["decode"].gpus) == (4, 4)
 
 
-def test_what_is_wrong_is_named() -> None:
+def test_invalid_fields_are_reported() -> None:
     with pytest.raises(InvalidServiceError, match=r"roles\[0\].gpus: must be at least 1, got 0"):
         model_service("Qwen/Qwen3-8B", accelerator=None, gpus=0)
 

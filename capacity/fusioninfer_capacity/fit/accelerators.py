@@ -1,8 +1,8 @@
-"""Accelerators: the memory that an engine finds on each, and the names by which clouds call them.
+"""Accelerators: the memory that is available on each, and their names on clouds and nodes.
 
 `total` is what the driver reports to PyTorch (`torch.cuda.mem_get_info`), in GiB: less than the
-name says. It is from start-up logs where `source` names one, else what `nvidia-smi` lists less the
-0.5 GiB that the driver keeps on cards of that kind.
+name suggests. It is from a startup log if `source` names one, else what `nvidia-smi` (or the node
+label `nvidia.com/gpu.memory`) lists minus 0.5 GiB that the driver keeps.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ _NAME_LABELS = (
 
 
 def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
-    """The accelerator of nodes with these labels, None where they do not say it.
+    """Return the accelerator of nodes with these labels, None if unknown.
 
-    Names of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) are none of a whole one.
+    Products of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) have no accelerator.
     """
     name = _GKE.get(labels.get(GKE_LABEL, ""))
     for label in (AMD_LABEL, PRODUCT_LABEL):
@@ -96,8 +96,8 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
         name = name or _INSTANCES.get(kind) or _INSTANCES.get(f"{kind.partition('.')[0]}.")
     for label in _NAME_LABELS:
         # An A100 may have either memory.
-        stated = labels.get(label, "").upper()
-        name = name or (stated if stated in ACCELERATORS and stated != "A100" else None)
+        labeled = labels.get(label, "").upper()
+        name = name or (labeled if labeled in ACCELERATORS and labeled != "A100" else None)
     if name is not None:
         return ACCELERATORS[name]
     memory = labels.get(MEMORY_LABEL, "")
@@ -108,7 +108,7 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
 
 
 def by_name(name: str) -> Accelerator | None:
-    """The accelerator of a name: ours, or a product's as drivers, clouds and people write it."""
+    """Return the accelerator with a name of the table, of a product or of a cloud."""
     plain = _plain(name)
     for table in (_PRODUCTS, _GKE):
         for product, accelerator in table.items():
@@ -130,6 +130,6 @@ _SHORT = {
 
 
 def by_memory(name: str, listed: int) -> Accelerator:
-    """An accelerator of which only the memory is known that `nvidia-smi` lists."""
+    """Return an accelerator of which only the memory is known that `nvidia-smi` lists."""
     total = listed - GIB // 2
     return Accelerator(name, total, total >= 70 * GIB and "A100" not in name)

@@ -1,4 +1,4 @@
-"""What of a model's `config.json` says how much memory its weights and its KV cache take.
+"""The parts of a model's `config.json` that determine the memory of its weights and KV cache.
 
 Only architectures whose arithmetic is held against recorded start-ups are read; any other config
 is answered with the reason why it is not.
@@ -21,7 +21,7 @@ Config = Mapping[str, Any]
 
 
 class UnknownArchitectureError(Exception):
-    """A config whose memory is not understood; the text says what is not."""
+    """A config with an unknown part; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cache:
-    """What a layer keeps of each token.
+    """The KV cache of a layer for each token.
 
     Attributes:
         heads: Key-value heads; 1 for a latent, which every rank keeps whole.
@@ -73,19 +73,19 @@ class Cache:
         return max(1, -(-self.heads // tensor)) * self.width
 
     def bytes(self, tensor: int, bits: int) -> int:
-        """Bytes that each rank keeps of one token."""
+        """Return bytes that each rank keeps of one token."""
         if self.packed is not None and bits == 8:
             return self.packed + self.index
         return self.elements(tensor) * bits // 8 + self.index
 
 
-#: What a layer without attention keeps.
+#: A layer without attention.
 NOTHING = Cache(0, 0)
 
 
 @dataclass(frozen=True)
 class State:
-    """What a layer keeps of each sequence, however long it is; ranks divide it.
+    """The state of a layer for each sequence, independent of its length; ranks divide it.
 
     Attributes:
         convolution: Elements of its convolution, in the type of the model.
@@ -104,7 +104,7 @@ class State:
 
 @dataclass(frozen=True)
 class Compressed:
-    """What a layer of DeepSeek-V4 keeps; every rank has all of it.
+    """The KV cache of a layer of DeepSeek-V4; every rank has all of it.
 
     Attributes:
         ratio: Tokens that one latent stands for; 0 where only those of the window are kept.
@@ -136,9 +136,9 @@ class Architecture(ModelShape):
     Attributes:
         embedding: Parameters of the token embedding, which is also the head where `tied`.
         tied: Whether embedding and head are one.
-        longest: Tokens of the longest sequence; None where the config does not say.
-        limit: Tokens above which no engine takes a sequence without being told to; None likewise.
-        heads: Attention heads, and key-value heads; 0 where the config does not say.
+        longest: Tokens of the longest sequence; None if the config has none.
+        limit: Tokens of the longest sequence that engines accept by default; None likewise.
+        heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
         doubt: Why the memory of its family is uncertain; None where it is not.
@@ -170,7 +170,7 @@ class Architecture(ModelShape):
 
 @cache
 def models() -> Mapping[str, Mapping[str, Any]]:
-    """The table of models: `config` and its `source` by their names on Hugging Face.
+    """Return the table of models: `config` and its `source` by their names on Hugging Face.
 
     Written by `tools/model_table.py`.
     """
@@ -181,7 +181,7 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def known_architecture(name: str) -> Architecture | None:
-    """The architecture of a model of the table, None for another one."""
+    """Return the architecture of a model of the table, None for another one."""
     entry = models().get(name)
     return read_config(entry["config"]) if entry is not None else None
 
@@ -190,7 +190,7 @@ _BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32, 
 
 
 def read_config(config: Config) -> Architecture:
-    """The architecture of a config.
+    """Return the architecture of a config.
 
     Raises:
         UnknownArchitectureError: It is not understood.
@@ -248,7 +248,7 @@ _MOST_LAYERS = 1000
 
 
 def _tied(kind: str) -> bool:
-    """Transformers' default of each config class."""
+    """Return Transformers' default for each config class."""
     return kind.startswith("gemma")
 
 
@@ -297,7 +297,7 @@ def _longest(text: Config) -> int | None:
 
 
 def _limit(text: Config) -> int | None:
-    """The longest of what releases derive: vLLM multiplies by yarn's factor before 0.30.0 only."""
+    """Return the longest of all releases: vLLM multiplies by yarn's factor before 0.30.0 only."""
     lengths = [_longest(text), text.get("max_position_embeddings"), text.get("model_max_length")]
     return max((length for length in lengths if isinstance(length, int)), default=None)
 
@@ -312,7 +312,7 @@ def _head_counts(text: Config) -> tuple[int, int]:
 
 
 def _vision(config: Config) -> int:
-    """Parameters of the image encoder: attention and feed-forward layers, the rest is small."""
+    """Return parameters of the image encoder's attention and feed-forward layers."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return 0
@@ -327,7 +327,7 @@ def _vision(config: Config) -> int:
 
 
 def _encoder(config: Config) -> tuple[int, int]:
-    """As SGLang reads them, with its defaults."""
+    """Return the encoder's layers and width as SGLang reads them."""
     vision = config.get("vision_config")
     stated = vision if isinstance(vision, Mapping) else {}
     return int(stated.get("num_hidden_layers") or 24), int(stated.get("hidden_size") or 1024)
@@ -404,7 +404,7 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def _windowed(text: Config, index: int) -> bool:
-    """Whether a layer sees a sliding window: by the list of the config, or its pattern."""
+    """Return whether a layer sees a sliding window: by the list of the config, or its pattern."""
     if text.get("use_sliding_window") is False or not text.get("sliding_window"):
         return False
     kinds = text.get("layer_types")
@@ -560,7 +560,7 @@ def _delta_state(text: Config) -> State:
 
 
 def _nemotron_h(text: Config, index: int) -> Layer:
-    """One of Mamba-2, attention, a feed-forward layer or experts, as the pattern says.
+    """Return one of Mamba-2, attention, a feed-forward layer or experts, as the pattern says.
 
     Neither experts nor feed-forward layers have gates.
     """
@@ -613,7 +613,7 @@ def _ungated_experts(text: Config) -> Iterator[Part]:
 
 
 def _gemma4(text: Config, index: int) -> Layer:
-    """Layers with a window, and wider ones without, whose values are their keys.
+    """Return layers with a window, and wider ones without, whose values are their keys.
 
     Experts stand beside the feed-forward layer, not in its place.
     """
@@ -644,7 +644,7 @@ def _gemma4(text: Config, index: int) -> Layer:
 
 
 def _routed_here(text: Config, index: int) -> bool:
-    """Whether a layer has routed experts: by a list of layers, or behind the first dense ones."""
+    """Return whether a layer has routed experts, by a list or behind the first dense layers."""
     if text.get("moe_layers_enum"):
         return str(index) in str(text["moe_layers_enum"]).replace(" ", "").split(",")
     listed = text.get("moe_layer_freq")
@@ -654,7 +654,7 @@ def _routed_here(text: Config, index: int) -> bool:
 
 
 def _mimo_v2(text: Config, index: int) -> Layer:
-    """Layers with a window have heads of their own; values are narrower than keys."""
+    """Return layers with a window have heads of their own; values are narrower than keys."""
     windowed = bool(text["hybrid_layer_pattern"][index])
     prefix = "swa_" if windowed else ""
     hidden, heads = _number(text, "hidden_size"), _number(text, f"{prefix}num_attention_heads")
@@ -828,7 +828,7 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     "llama4_text": _llama4,
 }  # fmt: skip
 
-#: Families without a start-up on record: read in vLLM 0.32.0's models, held against nothing.
+#: Families without a recorded startup: read in vLLM 0.32.0's models, not verified.
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",

@@ -41,7 +41,7 @@ class CacheLayout:
         return sum(self._bytes(kind) * count for kind, count in self._caches)
 
     def sequence(self, length: int) -> float:
-        """Bytes that one sequence of a length takes."""
+        """Return bytes that one sequence of a length takes."""
         if self._pools:
             return length * self._pooled
         if self.memory.windows != "groups" and self._states:
@@ -59,7 +59,7 @@ class CacheLayout:
         return room / self.sequence(length)
 
     def _pages(self, length: int) -> int:
-        """Pages of one sequence in all groups of layers."""
+        """Return pages of one sequence in all groups of layers."""
         assert self._groups is not None, "asked for before"
         pages = 0
         for kind, groups in self._groups[1]:
@@ -81,7 +81,7 @@ class CacheLayout:
         return self._groups[0] * self._block_of_widest * widest
 
     def _block(self, kind: Cache) -> int:
-        """Tokens in a page of a kind: more of those that are smaller."""
+        """Return tokens in a page of a kind: more of those that are smaller."""
         widest = max(self._bytes(other) for other, _ in self._caches)
         return self._block_of_widest * (widest // self._bytes(kind))
 
@@ -142,7 +142,7 @@ _ALIGNED, _ALIGNED_LATENT = 16, 128
 def layout(
     layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
 ) -> CacheLayout | CompressedLayout:
-    """The cache of layers."""
+    """Return the cache of layers."""
     compressed = [layer.cache for layer in layers if isinstance(layer.cache, Compressed)]
     if compressed:
         return CompressedLayout(tuple(compressed), memory)

@@ -52,7 +52,7 @@ class CompressedLayout:
     memory: Memory
 
     def sequence(self, length: int) -> float:
-        """Bytes that one sequence of a length takes."""
+        """Return bytes that one sequence of a length takes."""
         return self.blocks(length) * self.block_bytes
 
     def requests(self, room: int, length: int) -> float:
@@ -126,7 +126,7 @@ class CompressedLayout:
 
 
 def _latent(layer: Compressed) -> int:
-    """Bytes of a latent: 8 bits an element, 16 of those with positions, and scales."""
+    """Return bytes of a latent: 8 bits an element, 16 of those with positions, and scales."""
     return layer.width + layer.rope + _SCALES
 
 

@@ -1,4 +1,4 @@
-"""How an engine divides an accelerator's memory, as its arguments and its release say.
+"""How an engine divides an accelerator's memory, by its arguments and its release.
 
 vLLM, 0.9.0 and later (`v1/worker/gpu_worker.py`): the cache gets what `--gpu-memory-utilization`
 leaves when weights, the peak of a profiling run and memory outside of PyTorch are taken away; from
@@ -28,7 +28,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What of a model the memory of activations depends on.
+    """The properties of a model that determine the memory of activations.
 
     Attributes:
         intermediate: Width of the widest dense layer.
@@ -85,11 +85,11 @@ class Memory:
         overhead: Bytes of these that activations and the engine itself take.
         length: Tokens of the longest sequence, None for the model's own.
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
-        bits: Bits of an unquantized parameter where the arguments say so, else None.
+        bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.
         batched: Tokens of the steps that run at a time, which windows keep.
         margin: Share of the accelerator's memory inside of which a start-up is doubtful.
-        doubt: Why the overhead is not known well enough to refuse by it; None where it is.
+        doubt: Why the overhead is uncertain, so that nothing is rejected by it; None if it is not.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
         windows: How layers with a sliding window are kept: `groups` of layers with blocks of
@@ -137,7 +137,7 @@ _WEIGHT_TYPES = {
 
 
 def stated_number(command: EngineCommand, flag: str) -> int | None:
-    """The number of a flag, also as vLLM writes it (`16k`, `1M`); None without it."""
+    """Return the number of a flag, also as vLLM writes it (`16k`, `1M`); None without it."""
     if not command.has(flag):
         return None
     text = command.value(flag)
@@ -164,7 +164,7 @@ def _fraction(command: EngineCommand, flag: str) -> float | None:
 
 
 def _bits(command: EngineCommand, flag: str, known: Mapping[str, int | None]) -> int | None:
-    """The bits of the type that a flag names."""
+    """Return the bits of the type that a flag names."""
     if not command.has(flag):
         return None
     text = str(command.value(flag))
@@ -176,29 +176,29 @@ def _bits(command: EngineCommand, flag: str, known: Mapping[str, int | None]) ->
 def _release(
     command: EngineCommand, oldest: Version, newest: Version, flags: tuple[str, ...]
 ) -> tuple[Version, str]:
-    """The release whose memory is estimated, and how to name it.
+    """Return the release whose memory is estimated, and how to name it.
 
     It is the newest one that was read where the image does not name its own.
 
     Raises:
         Unclear: It is older than all that were read, or a flag changes what is estimated.
     """
-    engine, stated = command.engine, command.image.version
+    engine, image_version = command.engine, command.image.version
     assert engine is not None, "the memory of an engine is asked for"
-    version = stated or newest
+    version = image_version or newest
     if version < oldest:
         raise Unclear(f"{engine.title} before {_text(oldest)} divides its memory differently")
     for flag in flags:
         if command.has(flag):
             raise Unclear(f"{flag} is not followed")
     named = f"{engine.title} {_text(version)}"
-    if stated is None:
+    if image_version is None:
         return version, f"{named}, the image names none"
-    return version, f"{named}, reckoned as {_text(newest)}" if version > newest else named
+    return version, f"{named}, estimated as {_text(newest)}" if version > newest else named
 
 
 def _doubt(command: EngineCommand, newest: Version) -> str | None:
-    """Why nothing is refused by the overhead of a release; None where it was read."""
+    """Return why nothing is rejected by the overhead of a release; None if it was read."""
     version = command.image.version
     if version is None:
         return "the image names no release"
@@ -209,7 +209,7 @@ def _text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-#: Share of the accelerator's memory inside of which a start-up is doubtful, beyond it refused: of
+#: Share of the accelerator's memory inside of which a startup is uncertain, beyond it rejected: of
 #: releases and models whose logs constants are fitted to, and of others. It lies between recorded
 #: start-ups, of which estimates are too pessimistic by less, and the closest recorded refusals.
 MARGIN, WIDE_MARGIN = 0.01, 0.05
@@ -265,10 +265,10 @@ _VLLM_CACHE = {"auto": None, "bfloat16": 16, "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2"
 def vllm_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """VLLM's division for a model on `ways` tensor parallel of `ranks` accelerators in all."""
+    """Return vLLM's division with `ways` tensor parallel ranks of `ranks` accelerators."""
     version, release = _release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNFOLLOWED)
-    stated = _fraction(command, "--gpu-memory-utilization")
-    fraction = stated if stated is not None else 0.92 if version >= _GRAPHS else 0.9
+    explicit = _fraction(command, "--gpu-memory-utilization")
+    fraction = explicit if explicit is not None else 0.92 if version >= _GRAPHS else 0.9
     automatic = command.value("--max-model-len") in AUTOMATIC_LENGTHS
     many = device.large_batches
     default = 8192 if many else 2048
@@ -333,7 +333,7 @@ def _activations(
     batched: int,
     sequences: int,
 ) -> int:
-    """Bytes of the peak of the profiling run: the sampler's or a layer's, beside hidden states."""
+    """Return the peak of the profiling run in bytes: the sampler's or a layer's activations."""
     sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
     if version >= _RUNNER or (version >= _RUNNER_DENSE and _simple(shape)):
         sampler = _SAMPLER_SECOND
@@ -357,13 +357,13 @@ def _simple(shape: ModelShape) -> bool:
 
 
 def _through_experts(command: EngineCommand, batched: int) -> int:
-    """Tokens of a step of all copies that share their experts."""
+    """Return tokens of a step of all copies that share their experts."""
     sizes = command.parallelism
     return batched * (sizes.data if sizes is not None else 1)
 
 
 def _gathers(command: EngineCommand) -> bool:
-    """Whether each rank holds the tokens of all copies at once, as it does by default.
+    """Return whether each rank holds the tokens of all copies at once, as it does by default.
 
     Other backends send each rank the tokens of its experts; what they take is not known.
     """
@@ -373,20 +373,20 @@ def _gathers(command: EngineCommand) -> bool:
 
 
 def _graphs(command: EngineCommand, version: Version, shape: ModelShape, sequences: int) -> int:
-    """Bytes that are kept free for CUDA graphs: of pieces, and of whole steps of decode."""
+    """Return bytes that are kept free for CUDA graphs: of pieces, and of whole steps of decode."""
     if version < _GRAPHS or command.has("--enforce-eager"):
         return 0
     if _RUNNER_DENSE <= version < _RUNNER and _simple(shape):
         return 0
     largest = min(2 * sequences, 512)
-    stated = stated_number(command, "--max-cudagraph-capture-size")
-    largest = stated if stated is not None else largest
+    explicit = stated_number(command, "--max-cudagraph-capture-size")
+    largest = explicit if explicit is not None else largest
     graphs = _capture_sizes(largest) + _capture_sizes(min(sequences, largest))
     return _FIRST_GRAPH + _GRAPH_OF_LAYER * shape.depth * graphs
 
 
 def _capture_sizes(largest: int) -> int:
-    """How many sizes of batches up to one are captured (`VllmConfig._set_cudagraph_sizes`)."""
+    """Return the number of captured batch sizes (`VllmConfig._set_cudagraph_sizes`)."""
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
     return sum(size <= largest for size in sizes)
 
@@ -424,7 +424,7 @@ _SGLANG_CACHE = {"auto": None, "bf16": 16, "bfloat16": 16, "fp8_e4m3": 8, "fp8_e
 def sglang_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """SGLang's division for a model on `ways` tensor parallel of `ranks` accelerators in all."""
+    """Return SGLang's division with `ways` tensor parallel ranks of `ranks` accelerators."""
     version, release = _release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNFOLLOWED)
     fraction = _fraction(command, "--mem-fraction-static")
     chunk = stated_number(command, "--chunked-prefill-size")
@@ -463,7 +463,7 @@ def sglang_memory(
 
 
 def _with_images(shape: ModelShape) -> float:
-    """Part of the fraction that encoders of images leave (`adjust_mem_fraction_for_vlm`)."""
+    """Return part of the fraction that encoders of images leave (`adjust_mem_fraction_for_vlm`)."""
     layers, width = shape.encoder
     complexity = layers * width**2 / (24 * 1024**2)
     return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
@@ -477,7 +477,7 @@ def _default_fraction(
     ranks: int,
     pieces: ModelShape | None,
 ) -> float:
-    """The default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
+    """Return the default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
 
     `pieces` is the model if graphs of pieces of prefill are captured.
     """
@@ -501,7 +501,7 @@ def _default_fraction(
 
 
 def _pieces(largest: int) -> int:
-    """How many sizes of prefill are captured."""
+    """Return how many sizes of prefill are captured."""
     sizes = [
         *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
         *range(1280, 4097, 256), *range(4608, largest + 1, 512),
@@ -518,7 +518,7 @@ def _reserved_before(total: float, ranks: int) -> float:
 
 
 def _batches(total: float, ways: int) -> tuple[int, int]:
-    """Tokens of a chunk of prefill, and the largest batch of CUDA graphs."""
+    """Return tokens of a chunk of prefill, and the largest batch of CUDA graphs."""
     few = ways < 4
     if total < 20 * 1024:
         return 2048, 8
@@ -539,7 +539,7 @@ class Proposal:
     """What `size` proposes to run.
 
     Attributes:
-        image: The release that the core runs where none is stated.
+        image: The default release of the core.
         program: Words that start it; the image's own entrypoint has no others.
         connector: What hands the KV cache from prefill to decode.
         arguments: Further arguments of a pod.
@@ -604,7 +604,7 @@ SIZED: Mapping[str, SizedEngine] = {
             image=_preset_image("sglang"),
             program=PRESETS["sglang"].program,
             connector="nixl",
-            # By default it listens on the pod itself alone, and on a port of its own.
+            # By default it listens on localhost only, and on port 30000.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
         ),
         # Its copies do with `--enable-dp-attention`, whose memory is not followed.

@@ -93,7 +93,7 @@ def _package() -> tuple[Any, Any]:
 
 
 def _known_name(model: str) -> str:
-    """The name under which the package knows a model: it would fetch others from the network."""
+    """Return the package's name of a model: it would fetch others from the network."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
     for name in (model, models().get(model, {}).get("base")):
@@ -104,7 +104,7 @@ def _known_name(model: str) -> str:
 
 @contextlib.contextmanager
 def _covering(what: str) -> Iterator[None]:
-    """Runs the package, which raises errors of any type for what it does not cover."""
+    """Run the package, which raises errors of any type for what it does not cover."""
     try:
         with _quiet():
             yield

@@ -1,4 +1,4 @@
-"""What to say about a model that does not fit, with the smallest change that does."""
+"""Findings about a model that does not fit, with the smallest change that does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fit_findings(
     role_fit: Fit,
     nodes: int,
 ) -> Iterator[Finding]:
-    """Yields what is wrong with a role's memory; an info where nothing is.
+    """Yield the problems of a role's memory; an info if there are none.
 
     `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
@@ -80,13 +80,13 @@ def fit_findings(
 
 
 def _shortens(command: EngineCommand) -> bool:
-    """Whether the engine takes the longest sequence that fits (`--max-model-len auto`)."""
+    """Return whether the engine takes the longest sequence that fits (`--max-model-len auto`)."""
     engine = command.engine
     return engine is not None and command.value(engine.length_flag) in AUTOMATIC_LENGTHS
 
 
 def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:
-    """The end of a sentence with the smallest change that fits."""
+    """Return the end of a sentence with the smallest change that fits."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
     sized = SIZED[engine.name]
@@ -119,7 +119,7 @@ def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes:
 def longest_that_fits(
     command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 ) -> int | None:
-    """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
+    """Return the longest sequence that fits, in steps of 256 tokens; None if none does."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
     flag = engine.length_flag
@@ -146,7 +146,7 @@ def _fits(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 
 
 def _with(command: EngineCommand, *words: str) -> EngineCommand:
-    """A command line with more arguments; the last of two that are the same counts."""
+    """Return a command line with more arguments; the last of two that are the same counts."""
     return replace(command, arguments=(*command.arguments, *words))
 
 

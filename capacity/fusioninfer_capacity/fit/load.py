@@ -57,7 +57,7 @@ class Served:
     tpot: tuple[float, float]
 
     def replicas(self, rate: float) -> int:
-        """Replicas for a rate of all."""
+        """Return replicas for a rate of all."""
         return max(1, math.ceil(rate / self.rate - 1e-9))
 
 
@@ -68,7 +68,7 @@ _SEQUENCES: Sequence[int] = (
 
 
 def served(times: StepTimes, load: Load, most: float) -> Served | None:
-    """The most that one replica serves within the times; None where not even one request.
+    """Return the most that one replica serves within the times; None where not even one request.
 
     The lower bounds are the steps' own times. The upper bounds hold prefill against decode: each
     token waits for prompts of other requests, and each prompt for those before it. `most` is the
@@ -102,7 +102,7 @@ _BUSIEST = 0.9
 
 
 def prefilled(times: StepTimes, load: Load) -> Served | None:
-    """The most that one prefiller serves within the time to the first token; the transfer aside."""
+    """Return the most that one prefiller serves within the time to the first token."""
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
     busy = _BUSIEST
@@ -119,7 +119,7 @@ def prefilled(times: StepTimes, load: Load) -> Served | None:
 
 
 def decoded(times: StepTimes, load: Load, most: float) -> Served | None:
-    """The most that one decoder serves within the time for each token."""
+    """Return the most that one decoder serves within the time for each token."""
     best = None
     for sequences in _SEQUENCES:
         if sequences > most:

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 
 def model_architecture(model: ModelArgs | None, served: str | None = None) -> Architecture:
-    """That of `model.config`, else of the table; `served` is the name that the engine takes.
+    """Return the architecture of `model.config`, else of the table; `served` is the engine's model.
 
     Raises:
         ModelConfigError: The file of `model.config` cannot be read.

@@ -20,7 +20,7 @@ class Fit:
 
     Attributes:
         share: What weights, overhead and cache have together.
-        overhead: What activations and the engine take beside them.
+        overhead: Memory of activations and the engine.
         length: Tokens of the longest sequence; None where it is not known.
         margin: Share of the accelerator's memory inside of which a start-up is doubtful.
         doubt: Why it is not certain; None where it is.
@@ -53,12 +53,12 @@ class Fit:
 
     @property
     def certain(self) -> bool:
-        """Whether the overhead is known well enough to refuse by it."""
+        """Whether the overhead is certain enough to reject a model by it."""
         return self.doubt is None
 
     @property
     def cache(self) -> int:
-        """What is left for the KV cache; negative where the weights leave nothing."""
+        """Bytes for the KV cache; negative if the weights do not fit."""
         return self.share - self.overhead - self.weights
 
     # What `plan` and `diff` show.
@@ -70,7 +70,7 @@ class Fit:
     )  # fmt: skip
 
     def row(self) -> tuple[str, ...]:
-        """Sizes in GiB on each accelerator, tokens and requests of a replica."""
+        """Return sizes in GiB on each accelerator, tokens and requests of a replica."""
         unknown = "not checked"
         requests = f"{self.requests:.1f} x {self.length}" if self.requests is not None else unknown
         return (
@@ -82,7 +82,7 @@ class Fit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Sizes in bytes; null is not known."""
+        """Return sizes in bytes; null is not known."""
         return {
             "accelerator": self.accelerator.name,
             "usable": self.share,
@@ -97,7 +97,7 @@ class Fit:
         }
 
     def change(self, new: Fit) -> str | None:
-        """What becomes of the KV cache of a replica; None where nothing does, or it is unknown."""
+        """Return the KV cache of a replica; None without one, or if it is unknown."""
         if self.tokens is None or new.tokens is None:
             return None
         if self.tokens == new.tokens and self.length == new.length:
@@ -112,7 +112,7 @@ class Fit:
 def fit(
     command: EngineCommand, model: Architecture, accelerator: Accelerator, nodes: int = 1
 ) -> Fit:
-    """How a model fits an engine's accelerators.
+    """Return how a model fits an engine's accelerators.
 
     Raises:
         Unclear: Something is not understood; the text ends a sentence.
@@ -176,6 +176,6 @@ def fit(
 
 
 def has_whole_encoders(command: EngineCommand) -> bool:
-    """Whether ranks share images instead of splitting their encoders."""
+    """Return whether ranks share images instead of splitting their encoders."""
     mode = command.value("--mm-encoder-tp-mode")
     return mode == "data" or command.has("--mm-enable-dp-encoder")

@@ -1,4 +1,4 @@
-"""How a release stores its weights, as its `quantization_config` says."""
+"""How a model's weights are stored, by its `quantization_config`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Quantization:
     modules: Mapping[str, float] | None = None
 
     def bits_of(self, layer: int | None, module: str) -> float | None:
-        """Bits of a parameter of a module; None where it keeps the model's own type."""
+        """Return bits of a parameter of a module; None where it keeps the model's own type."""
         if self.modules is None:
             return self.bits if self.covers(layer, module) else None
         outer = (name for name in self.modules if f"{module}.".startswith(f"{name}."))
         return next((self.modules[name] for name in outer), None)
 
     def covers(self, layer: int | None, module: str) -> bool:
-        """Whether it applies to a module of a layer, or to one outside of the layers (None)."""
+        """Return whether it applies to a module of a layer, or outside of layers (None)."""
         if layer is None:
             return not any(pattern.search(module) for pattern in self._everywhere)
         name = f"model.layers.{layer}.{module}"
@@ -81,7 +81,7 @@ _EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_lay
 
 
 def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
-    """The format of a config's `quantization_config`; text is why it is not known."""
+    """Return the format of a config's `quantization_config`; text is why it is not known."""
     config = {**config, **(config.get("quantization") or {})}
     method = str(config.get("quant_method") or "modelopt").lower()
     algorithm = str(config.get("quant_algo") or "").upper()
@@ -107,7 +107,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
 
 
 def quantized_modules(layers: Mapping[str, Any]) -> dict[str, set[str]]:
-    """The formats of each module, of all layers together, by the names that we have for them."""
+    """Return the formats of each module in all layers, by our names of modules."""
     modules: dict[str, set[str]] = {}
     for name, stored in layers.items():
         module = _LAYER.sub(r"\2", name[max(name.find("layers."), 0) :])
@@ -155,14 +155,14 @@ def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantizat
 
 
 def _grouped(bits: int, group: int, *, zeros: bool) -> float:
-    """Bits of a parameter with a scale of 16 bits for each group, and a zero point of its own."""
+    """Return bits of a parameter with a scale of 16 bits and a zero point for each group."""
     if group <= 0:
         return float(bits)
     return bits + (16 + (bits if zeros else 0)) / group
 
 
 def _block(config: Mapping[str, Any]) -> int | None:
-    """The larger side of FP8's blocks."""
+    """Return the larger side of FP8's blocks."""
     sides = config.get("weight_block_size")
     if not isinstance(sides, Sequence) or not all(isinstance(side, int) for side in sides):
         return None

@@ -1,4 +1,4 @@
-"""The memory of a service's roles: what is known of model and accelerator, and what follows."""
+"""The memory of a service's roles, by their models and accelerators."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ ACCELERATOR_NOT_SELECTED = Rule("accelerator-not-selected")
 def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, Fit], list[Finding]]:
-    """The memory of each role whose accelerator, model and arguments are known, and its findings.
+    """Return the memory of each role with known accelerator, model and arguments, and findings.
 
-    Roles that name no accelerator are not checked.
+    Roles without an accelerator are not checked.
     """
     memory: dict[str, Fit] = {}
     findings: list[Finding] = []
@@ -60,21 +60,21 @@ def check_memory(
 def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
     at, place = ("roles", role.position), role.pods.leader.command_path
     command = role.pods.command
-    stated = role.args.accelerator
+    explicit = role.args.accelerator
     accelerator = _accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
-    if accelerator is None and stated is not None:
-        message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
+    if accelerator is None and explicit is not None:
+        message = f"{shown(explicit)} is not known; give its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
     selected = by_labels(dict(_selected(role.pods.leader.template.get("spec") or {})))
     # Labels tell forms of one product apart, such as H100 and H100-NVL.
     if (
-        stated is not None
+        explicit is not None
         and accelerator is not None
         and selected is not None
         and (not selected.name.startswith(accelerator.name))
     ):
-        message = f"{shown(stated)} conflicts with the pods' node selector, which selects "
+        message = f"{shown(explicit)} conflicts with the pods' node selector, which selects "
         message += f"{selected.name}; correct one of them"
         findings.append(warning(ACCELERATOR_NOT_SELECTED, (*at, "accelerator"), message))
     if command.engine is None:
@@ -86,8 +86,8 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     except UnknownArchitectureError as reason:
         return None, [*findings, *_unchecked(at, accelerator, str(reason))]
     variables = _variables(role.pods.leader.container)
-    refused = list(shape_findings(place, command, architecture, variables, role.nodes))
-    findings += refused
+    rejected = list(shape_findings(place, command, architecture, variables, role.nodes))
+    findings += rejected
     if accelerator is None:
         return None, findings
     sized = SIZED.get(command.engine.name)
@@ -98,7 +98,7 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
-        return None, [*findings, *([] if refused else _unchecked(at, accelerator, str(reason)))]
+        return None, [*findings, *([] if rejected else _unchecked(at, accelerator, str(reason)))]
     if fitted.doubt is None:
         fitted = replace(fitted, doubt=_sized_otherwise(command.engine.name, variables))
     findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
@@ -106,7 +106,7 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
 
 
 def _unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
-    """Says so where somebody expects a check."""
+    """Report a skipped check if the role has an accelerator."""
     if accelerator is None:
         return []
     return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
@@ -125,16 +125,16 @@ _SIZED_OTHERWISE: Mapping[str, tuple[str, Sequence[str], str]] = {
 
 
 def _sized_otherwise(engine: str, variables: Mapping[str, Any] | None) -> str | None:
-    """Why the variables of a container make an estimate uncertain; None where they do not."""
+    """Return why a container's variables make an estimate uncertain; None if they do not."""
     if engine not in _SIZED_OTHERWISE:
         return None
     name, values, effect = _SIZED_OTHERWISE[engine]
-    stated = str((variables or {}).get(name)).lower()
-    return f"{name} {effect}" if stated in values else None
+    value = str((variables or {}).get(name)).lower()
+    return f"{name} {effect}" if value in values else None
 
 
 def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The variables of a container; None where other objects have some of them."""
+    """Return the variables of a container; None where other objects have some of them."""
     if container.get("envFrom"):
         return None
     return {
@@ -148,7 +148,7 @@ def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
-    """What the role says, else its claims, else the labels that its pods select."""
+    """Return the accelerator of the role, else of its claims, else of its node selectors."""
     if role.accelerator is not None:
         return named_accelerator(role.accelerator)
     for claim in role.resource_claims or ():
@@ -166,7 +166,7 @@ _PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
 
 
 def named_accelerator(text: str) -> Accelerator | None:
-    """The accelerator of a name or a memory, such as `H100` or `80Gi`; None for another text."""
+    """Return the accelerator of a name or a memory, such as `H100` or `80Gi`; else None."""
     accelerator = by_name(text)
     if accelerator is not None:
         return accelerator
@@ -176,7 +176,7 @@ def named_accelerator(text: str) -> Accelerator | None:
 
 
 def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Labels that every node of the pods has: selectors, and required affinity of one value.
+    """Return labels that every node of the pods has: selectors, and required affinity of one value.
 
     What is an Output, or no selector at all, says nothing.
     """
@@ -204,14 +204,14 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _partitioned(container: Mapping[str, Any]) -> bool:
-    """Whether a container asks for parts of accelerators: MIG devices, or shared accelerators."""
+    """Return whether a container requests MIG devices or shared accelerators."""
     resources = _mapping(container.get("resources"))
     names = [*_mapping(resources.get("limits")), *_mapping(resources.get("requests"))]
     return any("/mig-" in str(name) or str(name).endswith(".shared") for name in names)
 
 
 def pool_accelerator(pool: NodePoolArgs) -> str | None:
-    """What to call the accelerators of a pool: a name of the table, else their memory."""
+    """Return what to call the accelerators of a pool: a name of the table, else their memory."""
     accelerator = by_labels(pool.labels)
     for value in pool.device.attributes.values():
         accelerator = accelerator or by_name(value)

@@ -1,4 +1,4 @@
-"""What an engine refuses of a model whatever the memory: how it is split, how long sequences are.
+"""Splits and sequence lengths that an engine rejects for a model, independent of memory.
 
 Read in vLLM 0.24.0 to 0.33.0 (`ModelConfig.verify_with_parallel_config`, `_get_and_verify_max_len`,
 `validate_fp8_block_shape_moe`) and SGLang 0.5.9 and 0.5.23 (`ModelConfig`, `Fp8MoEMethod`).
@@ -44,7 +44,7 @@ class Problem:
     """Why an engine does not start.
 
     Attributes:
-        certain: Whether its release is known to refuse it.
+        certain: Whether its release is known to reject it.
         blocks: Whether it is about FP8 blocks.
     """
 
@@ -61,7 +61,7 @@ def shape_findings(
     variables: Mapping[str, Any] | None,
     nodes: int,
 ) -> Iterator[Finding]:
-    """Yields what the engine refuses; see `shape_problems`.
+    """Yield what the engine rejects; see `shape_problems`.
 
     `place` is its arguments, `nodes` are those of a replica.
     """
@@ -75,7 +75,7 @@ def shape_findings(
 def shape_problems(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Yields what the engine refuses; `variables` are its environment, None if it is not known."""
+    """Yield what the engine rejects; `variables` are its environment, None if unknown."""
     if command.engine is None or command.engine.name not in SIZED or not command.readable:
         return
     if command.has(*_OVERRIDES):
@@ -109,7 +109,7 @@ def _head_problems(model: Architecture, tensor: int) -> Iterator[Problem]:
 
 
 def _divides(count: int, ways: int, *, several: bool) -> bool:
-    """Whether every rank gets as many; ranks may share one of fewer heads where `several` may."""
+    """Return whether ranks divide the heads evenly; with `several`, ranks may share one."""
     return count % ways == 0 or (several and ways % count == 0)
 
 
@@ -140,7 +140,7 @@ def _block_problems(
     known = command.image.version is not None
     # vLLM 0.32.0 refines blocks for kernels that take smaller ones, and pads experts for others.
     adapted = known and wrong.expert and _adapts(command) and not _automatic(command)
-    before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 refuses it: "
+    before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
     text = (
         f"{before}{what} of width {wrong.width} split {ways} ways are {share:g} wide, no multiple "
         f"of the FP8 blocks of {stored.block}; {remedy}"
@@ -152,7 +152,7 @@ def _block_problems(
 
 
 def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
-    """A part of the model whose blocks a rank would have to divide."""
+    """Return a part of the model whose blocks a rank would have to divide."""
     stored = model.quantization
     assert stored is not None, "asked for quantized models"
     assert stored.block is not None, "asked for models with blocks"
@@ -197,7 +197,7 @@ def _adapts(command: EngineCommand) -> bool:
 
 
 def _automatic(command: EngineCommand) -> bool:
-    """Whether the engine chooses the kernel of its experts."""
+    """Return whether the engine chooses the kernel of its experts."""
     return command.value("--moe-backend") in (None, "auto")
 
 

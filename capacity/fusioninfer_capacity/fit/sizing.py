@@ -20,13 +20,13 @@ _NODES = (2, 4)
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be sized.
+    """The model and accelerator to size.
 
     Attributes:
         name: Name of the model, as the engine takes it.
         length: Tokens of the longest sequence, None for the model's own.
         most_nodes: Nodes of a replica at most.
-        arguments: What the engine gets beside its sizes.
+        arguments: The engine's arguments in addition to its sizes.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Layout:
 
 
 def arguments(wish: Wish, layout: Layout) -> list[str]:
-    """The engine's arguments of a layout."""
+    """Return the engine's arguments of a layout."""
     engine, sized = ENGINES[wish.engine], SIZED[wish.engine]
     words = [engine.model_flags[0], wish.name, *sized.proposal.arguments, *wish.arguments]
     if layout.tensor > 1:
@@ -98,12 +98,12 @@ def arguments(wish: Wish, layout: Layout) -> list[str]:
 
 
 def layouts(wish: Wish) -> list[Layout]:
-    """All layouts in order: those that fit first, with few accelerators and then many tokens."""
+    """Return all layouts: those that fit first, with few accelerators, then with many tokens."""
     return sorted((_layout(wish, tensor, nodes) for tensor, nodes in _sizes(wish)), key=_order)
 
 
 def with_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
-    """The layouts, and those that fit with a cache in 8 bits alone, in the same order."""
+    """Return the layouts, and those that fit with a cache in 8 bits alone, in the same order."""
     small = []
     if wish.accelerator.name.startswith(_EIGHT_BITS):
         for layout in (layout for layout in candidates if layout.copies == 1):
@@ -119,7 +119,7 @@ _EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 
 
 def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
-    """The layouts, and those of data parallel attention with experts over all ranks.
+    """Return the layouts, and those of data parallel attention with experts over all ranks.
 
     Only of models with experts, and only of engines whose copies share them; in the same order.
     """
@@ -134,7 +134,7 @@ def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
         # Each rank gets as many experts, and no copy spans nodes.
         if tensor < ranks and wish.per_node % tensor == 0 and not wish.model.experts % ranks
     ]
-    checked = [replace(layout, reason=_refused(wish, layout)) for layout in copied]
+    checked = [replace(layout, reason=_explain_rejection(wish, layout)) for layout in copied]
     fitted = [_fitted(wish, layout) if layout.reason is None else layout for layout in checked]
     return sorted([*candidates, *fitted], key=_order)
 
@@ -181,19 +181,19 @@ def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:
 
 
 def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
-    """A layout; with spread experts where the engine refuses to split each of them."""
+    """Return a layout; with spread experts where the engine cannot split each of them."""
     layout = Layout(tensor, nodes, None, None)
-    refused = _refused(wish, layout)
-    if refused is not None:
+    rejection = _explain_rejection(wish, layout)
+    if rejection is not None:
         spread = replace(layout, spread=True)
-        if not wish.model.expert_width or _refused(wish, spread) is not None:
-            return replace(layout, reason=refused)
+        if not wish.model.expert_width or _explain_rejection(wish, spread) is not None:
+            return replace(layout, reason=rejection)
         layout = spread
     return _fitted(wish, layout)
 
 
 def _fitted(wish: Wish, layout: Layout) -> Layout:
-    """A layout with its memory, or why it does not fit."""
+    """Return a layout with its memory, or why it does not fit."""
     command = engine_command(wish, layout)
     try:
         fitted = fit(command, wish.model, wish.accelerator, layout.nodes)
@@ -207,14 +207,14 @@ def _fitted(wish: Wish, layout: Layout) -> Layout:
     return replace(layout, fit=fitted, reason=problems[0] if problems else None)
 
 
-def _refused(wish: Wish, layout: Layout) -> str | None:
-    """Why the engine refuses a layout whatever the memory."""
+def _explain_rejection(wish: Wish, layout: Layout) -> str | None:
+    """Return why the engine rejects a layout, independent of memory."""
     problems = shape_problems(engine_command(wish, layout), wish.model, {})
     return next((problem.text for problem in problems), None)
 
 
 def engine_command(wish: Wish, layout: Layout) -> EngineCommand:
-    """The command line of a layout."""
+    """Return the command line of a layout."""
     proposed = SIZED[wish.engine].proposal
     container = {
         "name": wish.engine,

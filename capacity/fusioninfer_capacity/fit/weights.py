@@ -36,7 +36,7 @@ class Stage:
 
 
 def stages(model: Architecture, split: Split) -> list[Stage]:
-    """The pipeline stages, each with the weights of one accelerator."""
+    """Return the pipeline stages, each with the weights of one accelerator."""
     all_stages, begin = [], 0
     sizes = _stage_sizes(len(model.layers), split.pipeline)
     for position, size in enumerate(sizes):
@@ -54,7 +54,7 @@ def stages(model: Architecture, split: Split) -> list[Stage]:
 
 
 def _stage_sizes(layers: int, pipeline: int) -> list[int]:
-    """What is left over goes to the last stages but the very last one (vLLM: `get_pp_indices`)."""
+    """Divide layers; the remainder goes to the stages before the last (vLLM: `get_pp_indices`)."""
     per_stage, left = divmod(layers, pipeline)
     sizes = [per_stage] * pipeline
     for index in range(2, left + 2):

@@ -50,20 +50,20 @@ class Pools:
         return ((),) * len(self.args)
 
     def fit(self, pool: int, load: Load, more: int = 0) -> Fit:
-        """Whether all replicas of a load find nodes in a pool with `more` empty nodes."""
+        """Return whether all replicas of a load find nodes in a pool with `more` empty nodes."""
         key = (pool, load, more)
         if key not in self._fits:
             self._fits[key] = _fit(_nodes(self.args[pool], more), load)
         return self._fits[key]
 
     def free(self, pool: int) -> int:
-        """Accelerators of a pool that are not in use by others."""
+        """Return accelerators of a pool that are not in use by others."""
         return sum(
             node_pool.nodes * node_pool.accelerators for node_pool in _nodes(self.args[pool])
         )
 
     def whole_nodes(self, pool: int, load: Load) -> int:
-        """Nodes that stay empty when a load that fits is packed as tightly as it can be."""
+        """Return nodes that stay empty when a load that fits is packed as tightly as it can be."""
         key = (pool, load)
         if key not in self._whole:
             args = self.args[pool]
@@ -79,7 +79,7 @@ class Pools:
         return left - self.whole_nodes(pool, load) * self.args[pool].accelerators
 
     def missing_nodes(self, pool: int, load: Load) -> int:
-        """Nodes that a pool lacks for a load whose every pod fits an empty node."""
+        """Return nodes that a pool lacks for a load whose every pod fits an empty node."""
         pods = sum(len(shape) * count for shape, count in load)
         return pods - _largest(
             pods, lambda spared: self.fit(pool, load, pods - spared) is not Fit.NO
@@ -87,7 +87,7 @@ class Pools:
 
 
 def with_more(load: Load, shape: Shape, replicas: int) -> Load:
-    """A load and some more replicas."""
+    """Return a load and some more replicas."""
     if not shape or not replicas:
         return load
     more = dict(load)
@@ -96,12 +96,12 @@ def with_more(load: Load, shape: Shape, replicas: int) -> Load:
 
 
 def accelerators(load: Load) -> int:
-    """Accelerators that a load holds."""
+    """Return accelerators that a load holds."""
     return sum(sum(shape) * count for shape, count in load)
 
 
 def _nodes(pool: NodePoolArgs, more: int = 0) -> list[NodePool]:
-    """The free accelerators of a pool and of so many empty nodes more, node by node."""
+    """Return the free accelerators of a pool and of so many empty nodes more, node by node."""
     untouched = NodePool(pool.nodes - len(pool.in_use) + more, pool.accelerators)
     partly = [NodePool(1, pool.accelerators - used) for used in pool.in_use]
     return [
@@ -127,7 +127,7 @@ def _fit(free: list[NodePool], load: Load) -> Fit:
 
 
 def _largest(limit: int, holds: Callable[[int], bool]) -> int:
-    """The largest count up to a limit for which something holds that holds for less, too."""
+    """Return the largest count up to a limit for which something holds that holds for less, too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -139,7 +139,7 @@ def _largest(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def packs(pods: Iterable[tuple[int, int]], nodes: Iterable[tuple[int, int]]) -> bool:
-    """Whether best fit finds nodes for pods: size and count, free accelerators and count.
+    """Return whether best fit finds nodes for pods: size and count, free accelerators and count.
 
     Where each size divides the next larger one, as 1, 2, 4 and 8 do, it finds every packing there
     is: the larger pods leave the same room for smaller ones wherever they are.

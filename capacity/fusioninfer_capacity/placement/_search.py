@@ -105,7 +105,7 @@ def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MA
 def option_at(
     service: ServiceRequest, assignment: Assignment, usage: Usage, pools: Pools, *, minimum: bool
 ) -> Option | None:
-    """One way to place a service beside what is placed; None where it does not fit."""
+    """Return one way to place a service beside what is placed; None where it does not fit."""
     after = usage_with(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
     if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
@@ -129,7 +129,7 @@ def option_at(
 def usage_with(
     usage: Usage, service: ServiceRequest, assignment: Assignment, *, minimum: bool
 ) -> Usage:
-    """What the pools hold with a service, or with its minimum."""
+    """Return what the pools hold with a service, or with its minimum."""
     loads = list(usage)
     for role, pool in zip(service.roles, assignment, strict=True):
         loads[pool] = with_more(loads[pool], role.shape, role.count(minimum=minimum))
@@ -162,7 +162,7 @@ class _Search:
         self.room = sum(pools.free(at) for at in range(len(pools.args)))
 
     def best(self, at: int, usage: Usage) -> _Best:
-        """The best way to place the services from an index on, beside what is placed."""
+        """Return the best way to place the services from an index on, beside what is placed."""
         if at == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
         key = (at, usage)
@@ -205,7 +205,7 @@ class _Search:
         return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
     def _bound(self, at: int, usage: Usage) -> Tiers:
-        """What the services from an index on cannot do better than."""
+        """Return what the services from an index on cannot do better than."""
         unchanged, changed, unplaced, minimum = self.ideal[at]
         room = self.room - sum(accelerators(load) for load in usage)
         crowded = 0

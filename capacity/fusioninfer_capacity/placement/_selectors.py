@@ -25,7 +25,7 @@ READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
 def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
-    """Yields the locations of Outputs in what has to be read."""
+    """Yield the locations of Outputs in what has to be read."""
     for key in READ:
         if key == "affinity":
             affinity = spec.get(key)
@@ -36,7 +36,7 @@ def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
 
 
 def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
-    """Yields why a pod may not run on nodes with these labels."""
+    """Yield why a pod may not run on nodes with these labels."""
     if spec.get("nodeName"):
         yield f"nodeName {shown(spec['nodeName'])} names one node, which an inventory does not hold"
     for key, value in (spec.get("nodeSelector") or {}).items():
@@ -53,7 +53,7 @@ def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[s
 
 
 def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
-    """Yields the taints that keep a pod away."""
+    """Yield the taints that keep a pod away."""
     tolerations = spec.get("tolerations") or ()
     for taint in taints:
         if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
@@ -63,7 +63,7 @@ def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterato
 
 
 def tolerated_by_admission(taint: TaintArgs) -> bool:
-    """Whether a taint only keeps pods away that ask for no accelerator.
+    """Return whether a taint only keeps pods away that ask for no accelerator.
 
     Providers taint accelerator nodes with the resource's own name, and Kubernetes' admission
     plugin ExtendedResourceToleration adds the toleration to pods that ask for it.
@@ -74,7 +74,7 @@ def tolerated_by_admission(taint: TaintArgs) -> bool:
 def selecting(
     spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
 ) -> dict[str, Any]:
-    """A pod spec that selects a pool and tolerates its taints, beside what it had."""
+    """Return a pod spec that selects a pool and tolerates its taints, beside what it had."""
     key = inventory.selector_label
     assert key is not None, "an inventory without a label is refused"
     selector = {**(spec.get("nodeSelector") or {}), key: inventory.selected_by(pool)}
@@ -86,7 +86,7 @@ def selecting(
 
 
 def taint_text(taint: TaintArgs) -> str:
-    """A taint as kubectl writes it."""
+    """Return a taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect.value}"
 

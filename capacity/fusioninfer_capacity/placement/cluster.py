@@ -41,7 +41,7 @@ def read_inventory(
     pool_label: str | None = None,
     services: Iterable[InferenceServiceArgs | str] = (),
 ) -> InventoryArgs:
-    """Reads the node pools of a cluster, and what is in use there.
+    """Read the node pools of a cluster, and what is in use there.
 
     Needs the right to list nodes and pods of all namespaces. Devices that
     pods claim (dynamic resource allocation) are read where ResourceSlices may be listed; then
@@ -66,7 +66,7 @@ def read_inventory(
     nodes = api.objects("v1", "Node") or ()
     pods = api.objects("v1", "Pod", fieldSelector=_RUNNING) or ()
     devices = _devices(api)
-    _refuse_partial(api)
+    _reject_partial_reads(api)
     service_keys = {
         service if isinstance(service, str) else service_key(service.namespace, service.name or "")
         for service in services
@@ -77,7 +77,7 @@ def read_inventory(
 def read_placement(
     inventory: InventoryArgs, kubeconfig: str | None = None, context: str | None = None
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
-    """Reads on which pools services run, from their LeaderWorkerSets.
+    """Read on which pools services run, from their LeaderWorkerSets.
 
     Needs the right to list LeaderWorkerSets of all namespaces.
 
@@ -94,7 +94,7 @@ def read_placement(
     """
     api = KubernetesApi(kubeconfig, context)
     lws = api.objects(*_LWS, labelSelector=labels.SERVICE) or ()
-    _refuse_partial(api)
+    _reject_partial_reads(api)
     return placement_of(lws, inventory)
 
 
@@ -106,7 +106,7 @@ def inventory_of(
     services: Collection[str] = (),
     devices: LiveDevices = _NO_DEVICES,
 ) -> InventoryArgs:
-    """Groups nodes into pools by a label; pure.
+    """Return groups nodes into pools by a label; pure.
 
     A pool is the nodes of one value of the label that offer accelerators, are ready and may be
     scheduled on. It has the labels that all of its nodes have, and every taint of any of them. What
@@ -269,7 +269,7 @@ def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, 
 
 
 def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
-    """Accelerators that pods of others hold, by node and resource."""
+    """Return accelerators that pods of others hold, by node and resource."""
     in_use: dict[str, Counter[str]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
@@ -303,7 +303,7 @@ def _offers(node: Object) -> dict[str, int]:
 
 
 def _resource(node: Object) -> str:
-    """The accelerators that a node has most of."""
+    """Return the accelerators that a node has most of."""
     offers = _offers(node)
     return min(offers, key=lambda name: (-offers[name], name))
 
@@ -322,7 +322,7 @@ def _name(node: Object) -> str:
 
 
 def _devices(api: KubernetesApi) -> LiveDevices:
-    """The devices that pods may claim; none where ResourceSlices cannot be read."""
+    """Return the devices that pods may claim; none where ResourceSlices cannot be read."""
     before = dict(api.unread)
     slices = api.objects(_DEVICES, "ResourceSlice")
     if slices:
@@ -332,7 +332,7 @@ def _devices(api: KubernetesApi) -> LiveDevices:
     return LiveDevices((), (), ())
 
 
-def _refuse_partial(api: KubernetesApi) -> None:
-    """Refuses a part of the cluster: it would show accelerators as free that are not."""
+def _reject_partial_reads(api: KubernetesApi) -> None:
+    """Reject a part of the cluster: it would show accelerators as free that are not."""
     if api.unread:
         raise UnreadableError(f"the cluster cannot be read: {'; '.join(api.unread)}")

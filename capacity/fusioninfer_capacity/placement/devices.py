@@ -76,7 +76,7 @@ class LiveDevices:
         return by_node
 
     def classes_of(self, node: str) -> Mapping[str, Sequence[Device]]:
-        """Accelerators of a node by each DeviceClass that has some of them there."""
+        """Return accelerators of a node by each DeviceClass that has some of them there."""
         by_class = {}
         for name, conditions in self._conditions.items():
             members = [
@@ -149,7 +149,7 @@ def _device(device: Object, driver: str, pool: str) -> Device:
 
 
 def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
-    """Yields an attribute (None for the driver) and its value; None for what cannot be read."""
+    """Yield an attribute (None for the driver) and its value; None for what cannot be read."""
     for text in texts:
         for part in text.split("&&"):
             asked = part.strip()

@@ -1,4 +1,4 @@
-"""Says why a service is where it is, and what is missing where it has no place."""
+"""Explains why a service is placed where it is, or what is missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PODS_OF_SEVERAL_SIZES = Rule("pods-of-several-sizes")
 def service_placement(
     service: ServiceRequest, option: Option, before: Usage, others: Usage, pools: Pools
 ) -> ServicePlacement:
-    """The record of one service.
+    """Return the record of one service.
 
     `before` is what the services in front of it hold, `others` what all other services do.
     """
@@ -82,7 +82,7 @@ def placed_findings(
     final: Usage,
     pools: Pools,
 ) -> Iterator[Finding]:
-    """Yields what there is to say about a service that has a place, when all pools hold `final`."""
+    """Yield what there is to say about a service that has a place, when all pools hold `final`."""
     for role in service.roles:
         yield from _claim_findings(role)
         if not role.shape and role.replicas and not role.claims.uncounted:
@@ -123,7 +123,7 @@ def placed_findings(
 def unplaced_findings(
     service: ServiceRequest, placed: ServicePlacement, moves: Sequence[str], pools: Pools
 ) -> Iterator[Finding]:
-    """Yields why a service has no place.
+    """Yield why a service has no place.
 
     `moves` are the roles, each with its pool, that would have to move for it to get one.
     """
@@ -172,7 +172,7 @@ def unplaced_findings(
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
-    """What is missing, as a sentence goes on."""
+    """Return what is missing, as a sentence goes on."""
     return " and ".join(
         f"{shortage.nodes} more node{'s' if shortage.nodes > 1 else ''} of {shortage.pool} "
         f"({shortage.accelerators} accelerators)"
@@ -181,7 +181,7 @@ def missing_text(missing: Sequence[Missing]) -> str:
 
 
 def pools_text(pools: Mapping[str, str]) -> str:
-    """A combination of pools, as a sentence goes on."""
+    """Return a combination of pools, as a sentence goes on."""
     return ", ".join(f"{role} on {pool}" for role, pool in pools.items())
 
 
@@ -207,7 +207,7 @@ def _origin(role: RoleRequest, pool: str) -> Origin:
 
 
 def _names(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dict[str, str]:
-    """The pool of each role, by their names."""
+    """Return the pool of each role, by their names."""
     return {
         role.name: pools.args[pool].name
         for role, pool in zip(service.roles, assignment, strict=True)
@@ -215,7 +215,7 @@ def _names(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dic
 
 
 def _terms(terms: Terms) -> tuple[Term, ...]:
-    """The numbers that places are compared by, the most important first."""
+    """Return the numbers that places are compared by, the most important first."""
     return (
         Term("riskyPools", terms.risky, "pools that fit only if packed well"),
         Term("cost", format(terms.cost.normalize(), "f"), "price"),
@@ -231,7 +231,7 @@ def _terms(terms: Terms) -> tuple[Term, ...]:
 
 
 def _nearest(service: ServiceRequest, others: Usage, pools: Pools) -> Nearest | None:
-    """The feasible assignment that lacks least beside what all others hold."""
+    """Return the feasible assignment that lacks least beside what all others hold."""
     candidates = [
         (_missing(service, assignment, others, pools), assignment)
         for assignment in service.assignments
@@ -252,7 +252,7 @@ def _nearest(service: ServiceRequest, others: Usage, pools: Pools) -> Nearest | 
 def _missing(
     service: ServiceRequest, assignment: Assignment, others: Usage, pools: Pools
 ) -> tuple[Missing, ...]:
-    """What the pools of an assignment lack for the least that the service starts with."""
+    """Return what the pools of an assignment lack for the least that the service starts with."""
     usage = usage_with(others, service, assignment, minimum=True)
     lacks = []
     for at in sorted(set(assignment)):
@@ -270,7 +270,7 @@ def _rejection(
     others: Usage,
     pools: Pools,
 ) -> str:
-    """Why another assignment than the chosen one was not taken."""
+    """Return why another assignment than the chosen one was not taken."""
 
     def beside(usage: Usage) -> Option | None:
         return option_at(service, assignment, usage, pools, minimum=chosen.minimum)

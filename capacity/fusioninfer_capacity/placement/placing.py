@@ -79,8 +79,8 @@ def place(
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
-    if refused := errors(inventory_findings(pools)):
-        raise InvalidServiceError(refused, "inventory")
+    if inventory_errors := errors(inventory_findings(pools)):
+        raise InvalidServiceError(inventory_errors, "inventory")
     read = [_args(service) for service in services]
     placed = place_services(read, pools, previous=read_previous(previous))
     problems = [
@@ -157,12 +157,12 @@ def place_services(
 
 
 def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
-    """What is wrong with an inventory that its models accept."""
+    """Return what is wrong with an inventory that its models accept."""
     return [
         error(
             RESOURCE_NOT_ACCELERATOR,
             ("pools", index, "resource"),
-            f"{shown(pool.resource)} is no accelerator that pods are counted by",
+            f"{shown(pool.resource)} is not an accelerator resource",
         )
         for index, pool in enumerate(inventory.pools)
         if pool.resource is not None and not is_accelerator(pool.resource)
@@ -227,7 +227,7 @@ def _service_findings(
 def _moves(
     requests: Sequence[ServiceRequest], first: Outcome, pools: Pools, max_steps: int
 ) -> dict[int, list[str]]:
-    """What would have to move, and could, for each service without a place, by its index."""
+    """Return what would have to move, and could, for each service without a place, by its index."""
     forgetful = [
         replace(request, roles=tuple(replace(role, previous=None) for role in request.roles))
         for request in requests
@@ -249,7 +249,7 @@ def _moves(
 def _usage_without(
     index: int, requests: Sequence[ServiceRequest], outcome: Outcome, pools: Pools
 ) -> Usage:
-    """What all services but one hold."""
+    """Return what all services but one hold."""
     usage = pools.unused
     for at, (request, option) in enumerate(zip(requests, outcome.options, strict=True)):
         if at != index and option.assignment is not None:
@@ -274,7 +274,7 @@ def _left(pools: Pools, at: int, load: Load) -> PoolLeft:
 def _on_pools(
     service: InferenceServiceArgs, record: ServicePlacement, inventory: InventoryArgs
 ) -> InferenceServiceArgs:
-    """A service whose roles select their pools and tolerate their taints.
+    """Return a service whose roles select their pools and tolerate their taints.
 
     What the user wrote stays, Outputs included. The demands of `placement` are carried out and left
     out.

@@ -92,11 +92,11 @@ class RoleRequest:
         return scaled or self.previous.accelerators in (None, self.accelerators)
 
     def count(self, *, minimum: bool) -> int:
-        """Replicas that get a place: all, or its minimum."""
+        """Return replicas that get a place: all, or its minimum."""
         return self.minimum if minimum else self.replicas
 
     def leaves(self, pool: NodePoolArgs) -> bool:
-        """Whether it was placed on another pool before."""
+        """Return whether it was placed on another pool before."""
         return self.previous is not None and self.previous.name != pool.name
 
 
@@ -131,7 +131,7 @@ def service_request(
     previous: Mapping[str, PreviousPool],
     colocate: str | None = None,
 ) -> ServiceRequest:
-    """What a plan requests, and the assignments that are feasible for it by itself."""
+    """Return what a plan requests, and the assignments that are feasible for it by itself."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Each serving group starts by itself; a minimum is that of one of them.
     minima, groups = required_replicas(plan.roles, gang_minima(plan.gang)), plan.groups or 1
@@ -208,7 +208,7 @@ def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> Cla
 
 
 def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the pod templates that a role has, each under the name of its field."""
+    """Yield the pod templates that a role has, each under the name of its field."""
     for field, template in (
         ("template", role.template),
         ("leaderTemplate", role.leader_template),
@@ -233,7 +233,7 @@ def _node_labels(pool: NodePoolArgs) -> Mapping[str, str]:
 
 
 def _pod_templates(role: RolePlan) -> list[Mapping[str, Any]]:
-    """The pod templates that pods of a role are made from."""
+    """Return the pod templates that pods of a role are made from."""
     return [role.leader_template, *([role.worker_template] if role.nodes > 1 else [])]
 
 

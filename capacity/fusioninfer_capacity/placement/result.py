@@ -221,14 +221,14 @@ class Placement:
         }
 
     def tables(self, index: int) -> Iterator[Any]:
-        """The same for people, as rich prints it."""
+        """Return the same for people, as rich prints it."""
         from fusioninfer_capacity.placement import text  # noqa: PLC0415  # rich takes its time
 
         record = self.placed[index]
         return iter(()) if record is None else text.service_tables(record)
 
     def pools_table(self) -> Any:
-        """What is left in the pools, as rich prints it."""
+        """Return what is left in the pools, as rich prints it."""
         from fusioninfer_capacity.placement import text  # noqa: PLC0415  # see above
 
         return text.pools_table(self.pools)
@@ -254,7 +254,7 @@ PreviousPlacement = (
 
 
 def read_previous(source: PreviousPlacement) -> PreviousPools:
-    """Reads an earlier placement, in any of the forms that `place` takes."""
+    """Read an earlier placement, in any of the forms that `place` takes."""
     if source is None:
         return {}
     if isinstance(source, Placement):
@@ -291,7 +291,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
 
 
 def service_key(namespace: Any, name: str) -> str:
-    """The name of a service in a placement; the namespace of an Output is not known."""
+    """Return the name of a service in a placement; the namespace of an Output is not known."""
     return name if is_output(namespace) or namespace == UNKNOWN else f"{namespace}/{name}"
 
 

@@ -16,7 +16,7 @@ _REJECTED = 6
 
 
 def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
-    """Yields what to print about one service's place."""
+    """Yield what to print about one service's place."""
     status = Text.assemble(("Placement", "bold"), "  ")
     yield status.append(record.status.value, style=_PLACED[record.status])
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -50,7 +50,7 @@ def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
 
 
 def pools_table(pools: Sequence[PoolLeft]) -> Table:
-    """What is left in each pool when all services are placed."""
+    """Return what is left in each pool when all services are placed."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     table.add_column("POOL", no_wrap=True)
     for title in ("NODES", "GPUS", "IN USE", "PLACED", "LEFT", "WHOLE NODES LEFT"):

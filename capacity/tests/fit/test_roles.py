@@ -146,7 +146,7 @@ def test_releases_that_were_not_read_are_refused_for_their_weights_alone() -> No
         assert verdict(plan) == ("warning", "cache-too-small")
         assert "uncertain: " in told(plan)[0].text
     plan = planned(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
-    assert "vLLM 0.40.0, reckoned as 0.33.0" in told(plan)[0].text
+    assert "vLLM 0.40.0, estimated as 0.33.0" in told(plan)[0].text
     plan = planned("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
     assert verdict(plan) == ("error", "weights-exceed-memory")
 

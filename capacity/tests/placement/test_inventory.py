@@ -86,9 +86,8 @@ def test_a_file_that_does_not_exist_is_the_usual_error(tmp_path: Path) -> None:
         load_inventory(tmp_path / "none.yaml")
 
 
-def test_a_resource_that_is_no_accelerator_is_refused() -> None:
+def test_resource_that_is_not_an_accelerator_is_rejected() -> None:
     odd = [pool("a", 1, resource="example.com/fpga", labels={LABEL: "a"})]
     assert refusal([worker("w")], odd) == (
-        'inventory: pools[0].resource: "example.com/fpga" is no accelerator that pods are '
-        "counted by"
+        'inventory: pools[0].resource: "example.com/fpga" is not an accelerator resource'
     )

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -24,7 +23,6 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit, below
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import read_pair_setting
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_names import (
@@ -311,36 +309,6 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     return changed_engines
 
 
-def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
-    """Yields a warning for each decode role whose requests fail while both revisions run.
-
-    The endpoint picker pairs prefill and decode pods of either revision.
-    """
-    warnings: dict[str, None] = {}
-    for edit, old, new in _commands(edits):
-        engine = new.engine
-        if engine is None or old.engine is not engine:
-            continue
-        remedy = engine.kv_cache.missing_recompute_setting(
-            old
-        ) or engine.kv_cache.missing_recompute_setting(new)
-        if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
-            continue
-        changed = []
-        for key in sorted({*engine.kv_cache.settings_to_match(old, new)} - {"served name"}):
-            before, after = read_pair_setting(old, key), read_pair_setting(new, key)
-            if None not in (before, after) and before != after:
-                changed.append(f"{key} {before} -> {after}")
-        if changed:
-            warning = (
-                f"role {role_of(edit.key, edit.new)}: warning: while both revisions run, "
-                f"{engine.title} rejects KV caches between them ({', '.join(changed)}) and these "
-                f"requests fail with HTTP 500; before this update, add {remedy}"
-            )
-            warnings[warning] = None
-    yield from warnings
-
-
 def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, EngineCommand]]:
     """Yields the command lines, before and after, of each container of a LeaderWorkerSet."""
     for edit in edits:
@@ -350,6 +318,12 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
             olds, news = (_containers(manifest, template) for manifest in (edit.old, edit.new))
             for name in (name for name in olds if name in news):
                 yield edit, read_command(olds[name]), read_command(news[name])
+
+
+def get_containers(manifest: Manifest) -> list[Mapping[str, Any]]:
+    """Return the containers of the leader, or of every pod of a LeaderWorkerSet."""
+    templates = [_containers(manifest, template) for template in _TEMPLATES]
+    return list(next(filter(None, templates), {}).values())
 
 
 def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:

@@ -18,8 +18,8 @@ from fusioninfer_pulumi.cli.diff._records import (
 )
 from fusioninfer_pulumi.cli.diff._sentences import (
     describe_engine_changes,
-    describe_rejected_kv_caches,
     find_engine_changes,
+    get_containers,
     notes,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -35,7 +35,9 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_count,
     get_text,
     index_by_identity,
+    label,
     lws_of,
+    pod_group_reference,
     restarts,
     role_of,
     same,
@@ -51,8 +53,15 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     released,
 )
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.mixed_pairs import (
+    PAIR_TYPES,
+    PairLws,
+    describe_mixed_pairs,
+    read_pair_command,
+)
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
 _NAMES = ("name", "mountPath")
@@ -118,11 +127,36 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *change.kept,
             *_unknown_template_notes(*change.objects),
             *describe_engine_changes(engines, len(affected)),
-            *describe_rejected_kv_caches(edits),
+            *(
+                f"{service_name(*service)}: {note}" if len(affected) > 1 else note
+                for service in affected
+                for note in describe_mixed_revisions(change, service)
+            ),
         ),
         engines=engines,
         totals=tuple(_totals(change.lws, affected)),
     )
+
+
+def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
+    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
+    before, after = (list(_pair_lws(side, service)) for side in change.lws)
+    plans = (plan for plan in change.plans if plan.service == service[1])
+    plan = next((plan for plan in plans if plan.namespace == service[0]), None)
+    epp = plan.picker.epp if plan is not None and plan.picker is not None else None
+    prefers_pairs = epp is not None and epp.prefers_pairs
+    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
+
+
+def _pair_lws(lws: Objects, service: Service) -> Iterator[PairLws]:
+    for key, manifest in lws.items():
+        kind = label(manifest, labels.COMPONENT_TYPE)
+        if service_of(key, manifest) != service or kind not in PAIR_TYPES:
+            continue
+        command = read_pair_command(get_containers(manifest))
+        if command is not None:
+            pair, gang = label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest)
+            yield PairLws(key.name, role_of(key, manifest), kind, command, pair, gang)
 
 
 def _with_live_replicas(

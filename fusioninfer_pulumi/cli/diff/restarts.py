@@ -320,7 +320,7 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
     )
 
 
-_REVISION = f"[{labels.REVISION}]"
+_REVISION, _PAIR_REVISION = f"[{labels.REVISION}]", f"[{labels.PAIR_REVISION}]"
 _GANG_KEYS = labels.GANG_ANNOTATIONS | {labels.QUEUE_NAME}
 _GANG_FIELDS = (
     *(f".annotations[{key}]" for key in sorted(_GANG_KEYS)),
@@ -335,6 +335,7 @@ _WORDS = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
         (re.escape(_REVISION) + "$", "revision"),
+        (re.escape(_PAIR_REVISION) + "$", "pair revision"),
         (r"\.volumeClaimTemplates\b", "volume claim templates"),
         (r"\.subGroupPolicy\b", "subgroup policy"),
         (r"\.restartPolicy$", "restart policy"),
@@ -359,10 +360,12 @@ _WORDS = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Drops the revision if another field of the template changed, which explains it."""
-    others = [change for change in fields if not change.path.endswith(_REVISION)]
-    explained = any(below(change.path, templates) for change in others)
-    return tuple(others if explained else fields)
+    """Drops revisions if another field of the template changed, which explains them."""
+    for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
+        others = [change for change in fields if not change.path.endswith(revisions)]
+        if any(below(change.path, templates) for change in others):
+            return tuple(others)
+    return tuple(fields)
 
 
 def below(path: str, roots: Iterable[str]) -> bool:

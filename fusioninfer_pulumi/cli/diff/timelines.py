@@ -9,7 +9,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import in_order
-from fusioninfer_pulumi.cli.diff.compare import Change, Manifests, Plans
+from fusioninfer_pulumi.cli.diff.compare import (
+    Change,
+    Manifests,
+    Plans,
+    describe_mixed_revisions,
+)
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
@@ -52,12 +57,14 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
+        mixed: What prefill and decode pods of two revisions do with each other's KV cache.
     """
 
     namespace: str
     service: str
     timeline: Timeline | None = None
     missing: str = ""
+    mixed: tuple[str, ...] = ()
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -80,6 +87,7 @@ class ServiceTimeline:
         if self.timeline.not_awaited:
             names = in_order(map(self._short, self.timeline.not_awaited))
             yield f"The update does not wait for {names}, and does not count them as ready."
+        yield from self.mixed
 
     @property
     def _roles(self) -> tuple[str, ...]:
@@ -125,6 +133,7 @@ class ServiceTimeline:
             "longestSeconds": played.after.seconds,
             "extraGpuHours": round(played.extra_hours, 2),
             "notAwaited": list(played.not_awaited),
+            **({"mixedRevisions": list(self.mixed)} if self.mixed else {}),
         }
 
 
@@ -187,7 +196,8 @@ def _played(
         for key, manifest in running.items()
         if key not in change.lws[1]
     ]
-    return ServiceTimeline(*service, timeline(plan, changes, removed))
+    mixed = tuple(describe_mixed_revisions(change, service))
+    return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
 
 
 def _size(manifest: Manifest) -> LwsSize:

@@ -7,6 +7,8 @@ import hashlib
 _LONGEST, _HEAD = 63, 31
 #: Suffixes of the names of its InferencePool and of the Service on its pods.
 POOL, SERVICE = "-inference-pool", "-kserve-workload-svc"
+#: Suffixes of the names of Deployments and LeaderWorkerSets, the longer ones first.
+WORKLOADS = ("-kserve-mn-prefill", "-kserve-mn", "-kserve-prefill", "-kserve")
 
 
 def child_name(parent: str, suffix: str) -> str:

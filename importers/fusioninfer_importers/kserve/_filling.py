@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
+from fusioninfer_importers.kserve._child_names import POOL, SERVICE, WORKLOADS, child_name
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.container import ADDITIONAL
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
@@ -162,7 +162,8 @@ class _Filling:
                 raise TemplateError(f"no service in this input creates {made}")
             if suffix == _PICKER:
                 return object_names.endpoint_picker(parent)
-            if path[:1] == ("router",) and suffix in (POOL, SERVICE):
+            routed = path[:1] == ("router",) and suffix in (POOL, SERVICE)
+            if routed or ("scaling" in path and suffix in WORKLOADS):
                 return made  # replaced where it is used
             if suffix == POOL:
                 return object_names.inference_pool(parent)

@@ -13,7 +13,7 @@ from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_sched
 from fusioninfer_importers.kserve.served_model import adapter_names, qualified_name
 from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, Rule, object_names
+from fusioninfer_pulumi.plugins.importers import Location, Rule, labels, object_names
 
 EXTERNAL_ROUTE_BACKEND = Rule("external-route-backend")
 
@@ -99,16 +99,30 @@ class Related:
     groups: Groups
 
 
+def pool_reference(spec: Node) -> Node | None:
+    """Return the name of an existing pool, which comes with its own endpoint picker."""
+    return spec.get("router", "scheduler", "pool", "ref", "name")
+
+
 def has_picker(spec: Node) -> bool:
     """Whether a service with a router has an endpoint picker; a Service spreads requests else.
 
     KServe has none without a scheduler. Prefill and decode are paired here all the same.
     """
+    if pool_reference(spec) is not None:
+        return False
     return spec.get("router", "scheduler") is not None or spec.get("prefill") is not None
 
 
 def service_backend(service: Any, spec: Node) -> dict[str, Any]:
     """The backendRef to a service's pool or Service, without a weight."""
+    reference = pool_reference(spec)
+    if reference is not None:
+        return {
+            "group": object_names.POOL_GROUP,
+            "kind": object_names.POOL_KIND,
+            "name": reference.content,
+        }
     if has_picker(spec):
         return pool_backend(service)
     return serving_backend(service)
@@ -196,6 +210,9 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
         builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
     _route(builder, target, spec, related)
     _gateway(builder, target, router)
+    if pool_reference(spec) is not None:
+        _existing_pool(builder, target, spec)
+        return
     if router.get("scheduler") is not None:
         convert_scheduler(builder, target, spec, related.maps)
         return
@@ -207,6 +224,23 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
         return
     builder.default((*target, "endpointPicker"), {"enabled": False}, at)
     builder.report.chosen(at, "not set; a Service distributes requests without an endpoint picker")
+
+
+def _existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
+    """Report what an existing pool changes: KServe creates no endpoint picker next to it."""
+    scheduler, reference = spec.get("router", "scheduler"), pool_reference(spec)
+    assert scheduler is not None, "the reference is in it"
+    assert reference is not None, "the caller has looked"
+    builder.default((*target, "endpointPicker"), {"enabled": False}, scheduler.at)
+    builder.report.warning(
+        EXTERNAL_ROUTE_BACKEND,
+        reference.at,
+        f"InferencePool {reference.content} selects pods by KServe's labels; set its selector to "
+        f'{labels.SERVICE}: {builder.main.name} and {labels.LWS_WORKER_INDEX}: "0"',
+    )
+    for _, leaf in scheduler.leaves():
+        if leaf.at != reference.at:
+            builder.report.left_out(leaf.at, "has no effect with pool.ref; ignored")
 
 
 def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
@@ -245,17 +279,19 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
         return
     namespace, name = builder.main.namespace, builder.main.name
     service = serving_backend(name)
-    rules = _default_rules(f"/{namespace}/{name}", [service])
+    backends = [] if pool_reference(spec) is None else [service_backend(name, spec)]
+    rules = _default_rules(f"/{namespace}/{name}", [service], backends)
     if group is not None:
         rules += _shared_rules(builder, group, related.groups)
     elif isinstance(namespace, str):
         stated = spec.get("model", "name")
         model = str(name if stated is None else stated.content)
-        rules += _default_rules(f"/{qualified_name(namespace, model)}", [service])
+        rules += _default_rules(f"/{qualified_name(namespace, model)}", [service], backends)
         enabled = spec.get("annotations", MODEL_ROUTING)
         if enabled is None or enabled.content == "true":
             names = [model, *sorted(adapter_names(spec))]
-            rules += _model_rules([qualified_name(namespace, name) for name in names], service)
+            models = [qualified_name(namespace, name) for name in names]
+            rules += _model_rules(models, service, backends)
     builder.default((*target, "httproute", "rules"), rules, route.at)
 
 
@@ -320,7 +356,9 @@ def _default_rules(
     return rules
 
 
-def _model_rules(models: Iterable[str], service: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _model_rules(
+    models: Iterable[str], service: Mapping[str, Any], backends: Sequence[Any]
+) -> list[dict[str, Any]]:
     """Return the rules for requests whose header names the model or one of its adapters."""
     header = {"type": "Exact", "name": MODEL_HEADER}
     headers = [{"headers": [{**header, "value": model}]} for model in models]
@@ -331,7 +369,11 @@ def _model_rules(models: Iterable[str], service: Mapping[str, Any]) -> list[dict
         for end in ("", "/")
     ]
     return [
-        {"matches": endpoints, "timeouts": _NO_TIMEOUT},
+        {
+            "matches": endpoints,
+            "timeouts": _NO_TIMEOUT,
+            **({"backendRefs": list(backends)} if backends else {}),
+        },
         {"matches": headers, "timeouts": _NO_TIMEOUT, "backendRefs": [service]},
     ]
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+import re
+
+from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.gang import GANG_MODE
-from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
+from fusioninfer_importers.kserve._child_names import WORKLOADS, child_name
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
 #: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
 _ACCELERATOR = "inference.optimization/acceleratorName"
-_NEAREST = "use scaling.keda with triggers of type prometheus"
-_TRIGGER = ("serverAddress", "query", "threshold", "unsafeSsl")
+#: Pattern of the end of a Deployment's pod names: hash of the ReplicaSet and of the pod.
+_REPLICA_SET_POD = re.escape("-[a-z0-9]+-[a-z0-9]+")
 #: Fields of a ScaledObject that are passed on.
 _KEDA = (
     "pollingInterval",
@@ -43,7 +46,7 @@ def park_roles(builder: ServiceBuilder) -> None:
 
 
 def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Convert the scaling of a workload: KEDA's Prometheus triggers, or WVA with an HPA."""
+    """Convert the scaling of a workload: KEDA's triggers, or WVA with an HPA."""
     scaling, report = workload.get("scaling"), builder.report
     if scaling is None:
         return
@@ -134,24 +137,17 @@ def _minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
 
 
 def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
-    report = builder.report
-    metrics, address = _metrics(report, scaling)
-    if not metrics or address is None:
-        report.unsupported(scaling.at, f"has no metrics; {_NEAREST}")
+    """Pass on the triggers, whose queries may name pods of KServe's Deployments."""
+    report, ours = builder.report, (*target, "autoscaling")
+    keda, triggers = scaling.get("keda"), scaling.get("keda", "triggers")
+    if keda is None or triggers is None or not triggers.items:
+        report.unsupported(scaling.at, "has no metrics; set scaling.keda.triggers")
         return
-    ours = (*target, "autoscaling")
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
-    keda = scaling.get("keda")
-    assert keda is not None, "it has triggers"
     builder.default((*ours, "engine"), "KEDA", keda.at)
-    builder.derive((*ours, "prometheus"), address.content, address.at)
     _minimum(builder, target, scaling)
-    for index, trigger in enumerate(metrics):
-        for key, source in (("query", "query"), ("target", "threshold")):
-            node = trigger.get("metadata", source)
-            if node is not None:
-                copy_node(builder, (*ours, "metrics", index, key), node)
-        _trigger_fields(builder, (*ours, "metrics", index), trigger)
+    items = [_with_our_pods(builder, trigger) for trigger in triggers.items]
+    copy_node(builder, (*ours, "keda", "triggers"), Node(triggers.at, items))
     copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
     behavior = keda.get(*_BEHAVIOR)
     if behavior is not None:
@@ -165,57 +161,21 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
             )
 
 
-def _trigger_fields(builder: ServiceBuilder, target: Location, trigger: Node) -> None:
-    """Copies the fields of a trigger beside its query."""
-    copy_fields(builder, target, trigger, "name")
-    unsafe = trigger.get("metadata", "unsafeSsl")
-    if unsafe is not None:
-        builder.derive((*target, "unsafeSsl"), str(unsafe.content).lower() == "true", unsafe.at)
-    kind = trigger.get("metricType")
-    if kind is not None and kind.content == "AverageValue":
-        builder.report.consume(kind.at)  # ours have no other
-
-
-def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
-    """The supported triggers, and the address of their Prometheus."""
-    supported: list[Node] = []
-    address: Node | None = None
-    triggers = scaling.get("keda", "triggers")
-    for trigger in triggers.items if triggers is not None else ():
-        where = trigger.get("metadata", "serverAddress")
-        query, kind = trigger.get("metadata", "query"), trigger.text("type")
-        if kind != "prometheus" or where is None or query is None:
-            other = "" if kind in (None, "prometheus") else f", not a trigger of type {kind}"
-            report.unsupported(
-                trigger.at,
-                f"only Prometheus queries are supported{other}; use type prometheus with "
-                "metadata.serverAddress and metadata.query",
-            )
-            continue
-        if address is not None and where.content != address.content:
-            report.unsupported(
-                trigger.at,
-                f"must be {address.content}, as in the other triggers",
-            )
-            continue
-        address = where
-        supported.append(trigger)
-        report.consume(where.at, trigger.at / "type")
-        _report_trigger_fields(report, trigger)
-    return supported, address
-
-
-def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
-    metadata: dict[str, Node] = trigger.content["metadata"].content
-    unknown = [field for key, field in metadata.items() if key not in _TRIGGER]
-    unknown += [
-        field
-        for key, field in trigger.content.items()
-        if key not in ("type", "metadata", "name")
-        and (key, field.content) != ("metricType", "AverageValue")
-    ]
-    for field in unknown:
-        report.unsupported(
-            field.at,
-            f"is not supported; a trigger has name and metadata.{', metadata.'.join(_TRIGGER)}",
-        )
+def _with_our_pods(builder: ServiceBuilder, trigger: Node) -> Node:
+    """Return a trigger whose query names the pods of our LeaderWorkerSets."""
+    metadata, node = trigger.get("metadata"), trigger.get("metadata", "query")
+    if metadata is None or node is None:
+        return trigger
+    service = str(builder.main.name)
+    main = "decode" if builder.roles[0]["name"] == "prefill" else "main"
+    changed = str(node.content)
+    for suffix in WORKLOADS:
+        role = "prefill" if suffix.endswith("prefill") else main
+        pods = object_names.role_lws(service, role)
+        theirs = re.escape(child_name(service, suffix))
+        changed = re.sub(rf"\b{theirs}(?:{_REPLICA_SET_POD})", f"{pods}-[0-9]+", changed)
+        changed = re.sub(rf"\b{theirs}(?=-[.\[]|[\"|)$])", pods, changed)
+    if changed == node.content:
+        return trigger
+    builder.report.translated(node.at, f"names the pods of the LeaderWorkerSet here: {changed}")
+    return with_fields(trigger, metadata=with_fields(metadata, query=Node(node.at, changed)))

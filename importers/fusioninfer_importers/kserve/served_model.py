@@ -70,12 +70,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     _criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.at)
-    secret = model.get("confidential")
-    if secret is not None:
-        report.unsupported(
-            secret.at,
-            "decryption of models is not supported; remove it, and use an image that decrypts",
-        )
+    _confidential(builder, model)
     _download(builder, spec, model)
     _lora(builder, model)
     return (SERVED_NAME, *names)
@@ -102,12 +97,10 @@ def _mounted(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
     _criticality(builder, model)
     report.consume(model.at / "name")
-    for key in ("lora", "confidential"):
-        field = model.get(key)
-        if field is not None:
-            report.unsupported(
-                field.at, "is not supported for a model that the pods mount themselves"
-            )
+    _confidential(builder, model)
+    lora = model.get("lora")
+    if lora is not None:
+        report.unsupported(lora.at, "is not supported for a model that the pods mount themselves")
 
 
 def _criticality(builder: ServiceBuilder, model: Node) -> None:
@@ -122,6 +115,22 @@ def _criticality(builder: ServiceBuilder, model: Node) -> None:
         )
     else:
         builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
+
+
+def _confidential(builder: ServiceBuilder, model: Node) -> None:
+    """Report an encrypted model, which KServe's storage-initializer decrypts."""
+    field, enabled = model.get("confidential"), model.get("confidential", "enabled")
+    if field is None:
+        return
+    if enabled is not None and enabled.content is False:
+        builder.report.left_out(field.at, "has no effect without enabled: true; ignored")
+        return
+    builder.report.unsupported(
+        field.at,
+        "the model is encrypted, and KServe's storage-initializer decrypts it in a confidential "
+        "container, which is not supported; set storageInitializer.enabled: false and decrypt it "
+        "in an init container of the pod template",
+    )
 
 
 def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
@@ -153,12 +162,10 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
         _criticality(builder, adapter)
         if adapter.get("name") is None:
             builder.report.invalid(adapter.at, "adapter name is required")
-        for key in ("lora", "confidential"):
-            field = adapter.get(key)
-            if field is not None:
-                builder.report.unsupported(
-                    field.at, "is not supported; an adapter has name and uri"
-                )
+        _confidential(builder, adapter)
+        nested = adapter.get("lora")
+        if nested is not None:
+            builder.report.unsupported(nested.at, "is not supported; an adapter has name and uri")
     items = adapters.items if adapters is not None else []
     if isinstance(builder.main.namespace, str):
         # Each adapter is served by its qualified name, too (attachLoRAAdapters).

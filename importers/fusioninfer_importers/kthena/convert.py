@@ -80,6 +80,14 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     convert_policies(report, policies, bindings, servings)
     for converted in servings:
         convert_gang(converted)
+    for document in of_kind(documents, "ExternalModelProvider"):
+        consume_envelope(report, document)
+        report.unsupported(
+            document.at("spec"),
+            "is a model API outside of the cluster that Kthena's router forwards requests to, "
+            "which is not supported; register it as a backend of an AI gateway, such as Envoy AI "
+            "Gateway's AIServiceBackend",
+        )
     for document in of_kind(documents, "ModelBooster"):
         report.unsupported(document.at(), _BOOSTER.format(name=document.name))
     return report.finish()

@@ -45,7 +45,9 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         consume_envelope(report, document)
         report.unsupported(
             document.at("spec"),
-            "external endpoints are not supported; route to it with an HTTPRoute of your own",
+            "is an inference API outside of the cluster that a ModelService routes to, which is "
+            "not supported; register it as a backend of an AI gateway, or route to it with an "
+            "HTTPRoute and a Service of type ExternalName",
         )
     check_cache_users(report, caches)
     return report.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -150,7 +151,11 @@ def convert_engine(
                 at / "copies",
                 "not set; assuming 1, which also sets the share of prefill",
             )
-        builder.default((*target, "kvTransfer"), {}, at / "phase")
+        # Modelplane adds no engine arguments: without the author's, decode computes prompts again.
+        texts = str([member.template.spec for member in engine.members])
+        transfers = re.search("kv[-_]transfer|disaggregation-mode", texts) is not None
+        settings = {} if transfers else {"enabled": False}
+        builder.default((*target, "kvTransfer"), settings, at / "phase")
     roles = {member.role: index for index, member in enumerate(engine.members)}
     for index, member in enumerate(engine.members):
         _member(builder, target, member, at / "members" / index, gang=len(engine.members) > 1)

@@ -78,6 +78,8 @@ class KedaArgs(SpecModel):
     "Replicas while there is no activity; must be below `minReplicas`."
     fallback: KedaFallbackArgs | None
     "Replicas while metrics are unavailable."
+    triggers: list[dict[str, Any]] | None
+    "Additional triggers of any type, such as `cpu` or `cron`, passed through."
 
 class AutoscalingArgs(SpecModel):
     """Autoscaling of a role; requires `layout: PerRole`."""
