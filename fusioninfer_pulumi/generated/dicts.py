@@ -363,8 +363,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 class EngineArgsDict(TypedDict, total=False):
     """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace."""
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence."""
 
     name: EngineName | Literal["vllm", "sglang"]
     """`vllm` (default) or `sglang`."""
@@ -689,7 +689,7 @@ class KvTransferArgsDict(TypedDict, total=False):
     """KV cache transfer from prefill to decode pods.
 
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments hold `--kv-transfer-config` already, they are used as they are."""
+    engine's arguments contain `--kv-transfer-config`, they are used unchanged."""
 
     enabled: bool
     """Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."""
@@ -870,7 +870,7 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run."""
+    By default enabled if `gateway.implementation` determines where the gateway's proxies run."""
 
     enabled: bool
     """Whether there are NetworkPolicies; without them everybody can reach the pods."""
@@ -947,7 +947,7 @@ class ParallelismArgsDict(TypedDict, total=False):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise."""
+    unless `multinode.nodeCount` is set."""
 
     tensor: int | None
     """Tensor parallel size: accelerators that share each layer; the engine's default is 1."""
@@ -1362,7 +1362,7 @@ class ServicePlacementArgsDict(TypedDict, total=False):
 class SidecarArgsDict(TypedDict, total=False):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and passes everything else on to the engine beside it."""
+    It listens on the pool's port and forwards other requests to the engine."""
 
     enabled: bool
     """Whether to add the sidecar; otherwise the pods serve as their template defines."""

@@ -231,7 +231,7 @@ def test_multiline_argument_is_escaped() -> None:
           ("schedulingStrategy.queue: must be a name of at most 253 of a-z, 0-9, - and . that "
            'starts and ends with a letter or digit, got "x y"')]),
         (service(role(topologySpread=[{"topologyKey": "bad key!"}])),
-         [('roles[0].topologySpread[0].topologyKey: "bad key!" is no valid Kubernetes label or '
+         [('roles[0].topologySpread[0].topologyKey: "bad key!" is not a valid Kubernetes label or '
            "annotation key")]),
         (service(role("r", "router", template=None, strategy="pd-disaggregation",
                       endpointPicker={"threshold": 10**400})),

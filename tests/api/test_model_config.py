@@ -92,11 +92,11 @@ def binary(folder: Path) -> None:
         ("c.json", pipe, "is not a regular file"),
         ("c.json", a_folder, ""),
         ("c.json", large, "is larger than 4 MiB"),
-        ("c.json", nested, "is no JSON"),
-        ("c.json", binary, "is no JSON"),
+        ("c.json", nested, "is not JSON"),
+        ("c.json", binary, "is not JSON"),
         ("c.json", no_object, "is not a JSON object"),
         ("c.json", no_file, "cannot be read: No such file"),
-        ("a\0b", no_file, "is no path"),
+        ("a\0b", no_file, "is not a path"),
     ],
 )
 def test_unusable_config_file_is_an_error(

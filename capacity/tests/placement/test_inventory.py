@@ -41,7 +41,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
          'kind: must be NodePoolInventory, got "InferenceService"'),
         ({"spec": {}}, "apiVersion: is required, must be fusioninfer.io/v1alpha1"),
         ([pool("a", 1)], "poolLabel: is required: the node label that identifies a pool"),
-        ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is no valid Kubernetes label'),
+        ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is not a valid Kubernetes label'),
         ([*POOLS, pool("a", 1, labels={LABEL: "c"})], 'pools[0].name: "a" names 2 pools'),
         ([*POOLS, pool("c", 1, labels={LABEL: "b"})],
          f"pools[2].labels: {LABEL}: b is also that of pool b"),
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_refused(raw: Any, told: str) -> None:
     [
         ("", "is empty"),
         ("text", "must be a mapping"),
-        ("a: 1\n---\nb: 1", "holds 2 documents"),
+        ("a: 1\n---\nb: 1", "contains 2 documents"),
         ("a: [", "not YAML"),
     ],
 )

@@ -22,8 +22,8 @@ Registry = str
 class EngineArgs(SpecModel):
     """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace.
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence.
     """
 
     def __init__(self, **fields: Unpack[dicts.EngineArgsDict]) -> None: ...
@@ -38,7 +38,7 @@ class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise.
+    unless `multinode.nodeCount` is set.
     """
 
     def __init__(self, **fields: Unpack[dicts.ParallelismArgsDict]) -> None: ...

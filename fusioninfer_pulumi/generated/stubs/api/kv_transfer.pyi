@@ -37,7 +37,7 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and passes everything else on to the engine beside it.
+    It listens on the pool's port and forwards other requests to the engine.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
@@ -82,7 +82,7 @@ class KvTransferArgs(SpecModel):
     """KV cache transfer from prefill to decode pods.
 
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments hold `--kv-transfer-config` already, they are used as they are.
+    engine's arguments contain `--kv-transfer-config`, they are used unchanged.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...

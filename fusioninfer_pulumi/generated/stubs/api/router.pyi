@@ -95,7 +95,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
+    By default enabled if `gateway.implementation` determines where the gateway's proxies run.
     """
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
