@@ -316,7 +316,7 @@ def test_without_programs_their_releases_are_only_warnings(
     checked: Callable[..., list[str]],
 ) -> None:
     found = checked()
-    assert len(found) == 2
+    assert len(found) == 3
     assert all(text.startswith("warning: ") for text in found)
 
 

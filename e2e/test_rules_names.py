@@ -31,7 +31,7 @@ short enough to let a name of one character too many pass; with all of these it 
 def test_a_name_that_is_one_character_too_long_has_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
 ) -> None:
-    refused(service_of(nodes, limit + 1), "shorten the names")
+    refused(service_of(nodes, limit + 1), "shorten the name")
 
     def named(length: int) -> Change:
         def change(objects: list[Object]) -> list[Object]:

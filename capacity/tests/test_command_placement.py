@@ -90,7 +90,7 @@ def test_without_an_inventory_the_json_has_no_place(capsys: pytest.CaptureFixtur
     assert not any("placement" in each for each in json.loads(out))
 
 
-def test_the_text_says_which_pool_why_and_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = ran(capsys, "plan", "all.yaml", "--inventory", "pools.yaml")
     assert status == 0
     assert (
@@ -112,7 +112,7 @@ b         4    16       2       8     6                 1
 """)
 
 
-def test_plans_are_not_made_again_to_place_them(
+def test_placement_reuses_plans(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("fusioninfer_capacity.placement.placing.plan_service")
@@ -147,11 +147,11 @@ def test_rendered_objects_carry_what_was_chosen(capsys: pytest.CaptureFixture[st
     assert where(services)["chat"] == {"prefill": "a", "decode": "b"}
 
 
-def test_a_service_without_a_place_is_explained_and_refused(
+def test_service_without_a_place_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lacks = "lacks 2 more nodes of a (16 accelerators)"
-    told = f"nearest is serve on a, which {lacks} beside the other services\n"
+    told = f"nearest is serve on a, which {lacks} next to the other services\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = ran(capsys, "plan", *sources)
     assert status == 2
@@ -171,7 +171,7 @@ def test_a_service_without_a_place_is_explained_and_refused(
         assert told in without_rules(err)
 
 
-def test_a_check_with_an_inventory_has_nothing_to_say_about_demands_that_are_met(
+def test_check_with_inventory_accepts_demands_that_are_met(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status, _, err = ran(capsys, "check", "--strict", "lone.yaml")
@@ -180,7 +180,7 @@ def test_a_check_with_an_inventory_has_nothing_to_say_about_demands_that_are_met
     assert ran(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
 
 
-def test_no_demand_is_called_without_effect_beside_an_inventory(
+def test_demand_has_effect_with_an_inventory(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     large = worker("large", 9, placement={"pools": ["a"]})
@@ -194,7 +194,7 @@ def test_no_demand_is_called_without_effect_beside_an_inventory(
             assert "no effect by itself" not in out + err
 
 
-def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_service_stays_in_previous_pool(capsys: pytest.CaptureFixture[str]) -> None:
     Path("pools.yaml").write_text(yaml.safe_dump({"poolLabel": LABEL, "pools": [
         pool("x", 2), pool("y", 2)]}))  # fmt: skip
     Path("lone.yaml").write_text(yaml.safe_dump(worker("lone", 2)))
@@ -225,7 +225,7 @@ def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixtu
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["plan", "render", "check"])
-def test_bad_files_are_refused_in_one_line_each(
+def test_invalid_files_are_rejected_in_one_line_each(
     capsys: pytest.CaptureFixture[str], command: str, arguments: tuple[str, ...], told: str
 ) -> None:
     odd = {"poolLabel": LABEL, "pools": [pool("a", 1, resource="example.com/x")]}

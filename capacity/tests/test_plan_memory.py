@@ -81,7 +81,7 @@ def test_without_an_accelerator_plans_are_as_they_were(capsys: pytest.CaptureFix
     assert "WEIGHTS" not in ran(capsys, "plan", path)[1]
 
 
-def test_services_that_tell_no_accelerator_do_not_pay_for_it() -> None:
+def test_services_without_accelerator_skip_the_check() -> None:
     path = written("a.yaml", service(product=None))
     program = (
         "import sys; from fusioninfer_pulumi.cli.main import main; "
@@ -92,13 +92,13 @@ def test_services_that_tell_no_accelerator_do_not_pay_for_it() -> None:
     assert done.returncode == 0
 
 
-def test_check_refuses_what_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_rejects_models_that_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = ran(capsys, "check", written("a.yaml", service()))
     assert status == 2
     assert "[cache-too-small]" in err
 
 
-def test_diff_tells_what_becomes_of_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
     old = written("old.yaml", FITS)
     larger = written("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
     status, out, _ = ran(capsys, "diff", old, larger)

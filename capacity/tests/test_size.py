@@ -176,7 +176,7 @@ def test_proposals_select_and_tolerate_their_pool(
     assert "16 on cheap" in text
 
 
-def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
+def test_text_has_basis_and_reasons_of_other_layouts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status, out, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H100")
@@ -235,9 +235,7 @@ def test_a_cache_in_8_bits_is_proposed_and_written_only_if_chosen(
     assert fitted["tokens"] == 76079
 
 
-def test_what_is_not_known_has_no_column(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_unknown_values_have_no_column(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = dict(models()["Qwen/Qwen3-8B"]["config"], _name_or_path="own")
     del config["max_position_embeddings"]
     path = tmp_path / "config.json"
@@ -265,7 +263,7 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_nothing_is_proposed_that_an_engine_refuses(engine: str) -> None:
+def test_proposals_are_accepted_by_engines(engine: str) -> None:
     """Of every model of the table, whatever its heads and blocks."""
     for name in models():
         architecture = known_architecture(name)
@@ -278,7 +276,7 @@ def test_nothing_is_proposed_that_an_engine_refuses(engine: str) -> None:
                 assert architecture.heads[0] % layout.tensor == 0
 
 
-def test_a_config_of_ones_own(
+def test_model_config_is_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -312,7 +310,7 @@ def test_a_config_of_ones_own(
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_sized(
+def test_models_that_cannot_be_sized(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     status, out, err = ran(capsys, *arguments)
@@ -428,7 +426,7 @@ def test_copies_that_share_experts_are_layouts(
     assert f"{plan.memory['serve'].to_json()['tokens']:,}" in row
 
 
-def test_what_is_uncertain_of_all_rows_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is uncertain of layouts that are not listed."""
     _, text, _ = ran(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
     assert "Uncertain: no start-up with its activations is on record" in text.splitlines()

@@ -165,7 +165,7 @@ def test_a_partition_keeps_replicas_out(stack: Stack, strategy: str) -> None:
     held = {"strategy": strategy, "timeout": "12s", "partition": 1}
     stack.write(with_roles(stack, AFTER["decoder"], **{**VERY_SHORT, "rollout": held}))
     result = stack.run("preview").assert_failed()
-    assert "rollout.partition: holds back replicas that the gang needs" in result.text
+    assert "rollout.partition: excludes replicas that the gang needs" in result.text
     assert stack.pods() == before
     stack.program = UNCHECKED + stack.program
     stack.up().assert_failed()

@@ -138,11 +138,11 @@ def test_an_update_is_as_its_timeline(stack: Stack, shape: str) -> None:
     with watched(lambda: look(stack, wanted), every=0.1) as looks:
         stack.up().assert_succeeded()
     seconds = time.monotonic() - started
-    assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.turns))
+    assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.batches))
 
     # The order in which LeaderWorkerSets change, role by role: roles that do not wait for each
     # other overlap in another way. Those of one turn may change in any order.
-    turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.turns]
+    turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.batches]
     real = list(first_seen([item.changed for item in looks]))
     for item in plan.roles:
         mine = [of_role(plan, item.name, sorted(turn)) for turn in turns]

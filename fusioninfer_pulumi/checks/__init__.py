@@ -1,1 +1,1 @@
-"""Judges what is built: one list of checks for each stage."""
+"""Checks of built services: one list for each stage."""

@@ -48,7 +48,7 @@ AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 #: Metrics of engine pods in a query, without a match inside of a longer name.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
-#: What is no metric: matchers, ranges, and the labels behind a keyword.
+#: Parts of a query other than metrics: matchers, ranges, and labels after a keyword.
 _NO_METRIC = re.compile(
     r"\{[^}]*\}|\[[^]]*\]"
     r"|\b(?:by|without|on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?"
@@ -362,8 +362,8 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     if beyond:
         yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, f"must be {beyond}, got {_ratio(*now)}")
         return
-    for few, many in ((True, False), (False, True)):
-        far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
+    for fewest_prefill, fewest_decode in ((True, False), (False, True)):
+        far = (_bound(prefill, fewest=fewest_prefill), _bound(decode, fewest=fewest_decode))
         beyond = _beyond(args, *far) if 0 not in far else None
         if beyond:
             yield warning(

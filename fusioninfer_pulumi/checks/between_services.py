@@ -106,7 +106,7 @@ def _missing_findings(
 
 
 def share_gateway(one: Routing, other: Routing) -> bool:
-    """Whether two routes attach to one listener of a Gateway, as far as is known."""
+    """Whether two routes are known to attach to one listener of a Gateway."""
     if all(router.route and router.route.use_default_gateways for router in (one, other)):
         return True
     return any(
@@ -145,7 +145,7 @@ class Cluster:
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
 
     def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Return warnings about shares of existing services that are none of these services."""
+        """Return warnings about shares of services that this update deletes."""
         router = plan.routing
         route = router.args.httproute if router is not None else None
         if router is None or route is None or router.route is None or not router.route.splits:
@@ -211,7 +211,7 @@ def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
 
 NAME_COLLISION = Rule("name-collision")
 
-#: Kind that stands for all objects that have the service's own name.
+#: Kind that represents all objects with the service's name.
 _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 
@@ -308,5 +308,5 @@ def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator
 def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
     """Return the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
-    most = len(planned.replicas) if scaled is None else scaled.max_replicas
-    return most + resolve_rollout(rollout, role).max_surge
+    replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
+    return replicas + resolve_rollout(rollout, role).max_surge

@@ -1,4 +1,4 @@
-"""What a cluster lacks for services: gang backends, quota, and objects that services name.
+"""Missing prerequisites of services in a cluster: gang backends, quota, referenced objects.
 
 The API server does not create pods beyond a ResourceQuota, and Kueue does not start replicas beyond
 the quota of their ClusterQueue. Both happen after an update has registered its objects.
@@ -203,7 +203,7 @@ def check_named_objects(
                 continue
             place = reference.namespace
             if reference not in existing:
-                # The update may create the namespace and what is in it.
+                # The update may create the namespace and its objects.
                 absent = place is not None and api.has("v1", "Namespace", None, place) is False
                 existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
@@ -222,16 +222,18 @@ def check_named_objects(
 
 def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, Location, bool]]:
     """Yield the objects that a plan names: each with its field, and whether users wrote that."""
-    for tried in list_dry_run_objects(plan):
-        own = tried.manifest["metadata"].get("namespace")
-        own = namespace if is_output(own) else own
+    for dry_run in list_dry_run_objects(plan):
+        home = dry_run.manifest["metadata"].get("namespace")
+        home = namespace if is_output(home) else home
         for (api, kind), fields in REFERENCES.items():
             for at, name, parent in (
-                value for field in fields for value in iterate_field(field, tried.manifest)
+                value for field in fields for value in iterate_field(field, dry_run.manifest)
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
-                    where = None if kind in CLUSTER_WIDE else parent.get("namespace") or own
-                    user_field, exact = find_user_field(tried.in_rendered(at), tried.rendered, plan)
+                    where = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
+                    user_field, exact = find_user_field(
+                        dry_run.in_rendered(at), dry_run.rendered, plan
+                    )
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
                     yield Reference(api, kind, where, name), user_field, exact
 
@@ -288,17 +290,17 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
             for quota in api.objects("v1", "ResourceQuota", namespace) or ()
             if (limits := _limits(quota))
         ]
-        own = _running(api, namespace, users) if limited else None
-        held = own or Counter[str]()
+        running = _running(api, namespace, users) if limited else None
+        in_services = running or Counter[str]()
         for quota, limits in limited:
-            # Of what is used, the part of these services is known only where pods were read.
-            used = {} if own is None else (quota.get("status") or {}).get("used") or {}
+            # The use by other services is known only if pods were read.
+            used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                others = max(all_used - held[resource], Decimal(0))
-                if amount and allowed < amount + others:
-                    in_use = f" ({quantity.write(others)} in use by others)" if others else ""
+                elsewhere = max(all_used - in_services[resource], Decimal(0))
+                if amount and allowed < amount + elsewhere:
+                    in_use = f" ({quantity.write(elsewhere)} in use by others)" if elsewhere else ""
                     name = quota["metadata"]["name"]
                     message = (
                         f"ResourceQuota {name} in {namespace} allows {quantity.write(allowed)} "
@@ -350,7 +352,7 @@ _QUEUE = ("schedulingStrategy", "queue")
 
 
 def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Found:
-    """Yield what a ClusterQueue lacks; one in a cohort may borrow, so its amounts say nothing."""
+    """Yield what a ClusterQueue lacks; amounts only without a cohort, from which it may borrow."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}

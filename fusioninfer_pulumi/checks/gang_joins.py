@@ -1,4 +1,4 @@
-"""Refuses updates in which running replicas join a gang, or get more nodes in one, and never end.
+"""Rejects updates that never end because running replicas join a gang or get more nodes in it.
 
 The scheduler places a pod of a gang only if all pods that the PodGroup asks for exist. A running
 replica counts as it is: with its gang annotation and its number of pods. So the first replica that
@@ -40,7 +40,7 @@ class RunningLws:
 
 
 #: The existing LeaderWorkerSets of a service by name. None if its state is unknown, or if it is
-#: replaced: it then counts as what the gang asks for.
+#: replaced: it then counts as planned.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -72,15 +72,15 @@ class _Member:
 
     @cached_property
     def joins(self) -> bool:
-        """Whether what runs has another gang, or fewer nodes, than the plan asks for."""
+        """Whether the running replicas have another gang or fewer nodes than planned."""
         if self.running is None:
             return False
         ours = self.running.gang == self.gang.reference and self.running.nodes >= self.role.nodes
         return not ours
 
     @cached_property
-    def held_back(self) -> int:
-        """Replicas that a partition keeps out of the gang."""
+    def excluded(self) -> int:
+        """Replicas that a partition excludes from the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
             return 0
@@ -103,13 +103,13 @@ class _Member:
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
         # A surge by all replicas leaves one out.
         surge = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.held_back)
+        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 
 
 def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
-    Either its partition holds back replicas that the gang needs, or its replicas cannot change one
+    Either its partition keeps replicas that the gang needs, or its replicas cannot change one
     after the other.
     """
     gangs = {gang.group: gang for gang in plan.gangs}
@@ -131,17 +131,17 @@ def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
-        member.step.name: len(member.planned.replicas) - member.held_back for member in members
+        member.step.name: len(member.planned.replicas) - member.excluded for member in members
     }
     roles: dict[str, list[_Member]] = {}
     for member in _missing(members, all_joined):
-        if member.held_back:
+        if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
-    for late in roles.values():
+    for joining in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            locate_rollout_field(late[0].role, "partition"),
-            f"holds back replicas that the gang needs: {_named(late)}; remove the partition for "
+            locate_rollout_field(joining[0].role, "partition"),
+            f"excludes replicas that the gang needs: {_named(joining)}; remove the partition for "
             "this update (docs/rollout.md)",
         )
 
@@ -153,18 +153,18 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
     """
     at_once: set[str] = set()
     while True:
-        stuck, late = _simulate(members, at_once)
+        stuck, joining = _simulate(members, at_once)
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
-            yield _deadlock(next(member for member in stuck if member.role.name == role), late)
+            yield _deadlock(next(member for member in stuck if member.role.name == role), joining)
             at_once.add(role)
 
 
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Return what never stops waiting for its gang, and what would join that gang later."""
+    """Return members that wait for their gang forever, and members that would join it later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
@@ -177,18 +177,18 @@ def _simulate(
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    late = [member for member in _missing(members, joined) if member.joins]
+    joining = [member for member in _missing(members, joined) if member.joins]
     roles, last = (
-        {member.role.name for member in late},
-        max((e.step.stage for e in late), default=0),
+        {member.role.name for member in joining},
+        max((e.step.stage for e in joining), default=0),
     )
     # The other members only wait for these.
-    guilty = [member for member in stuck if member.role.name in roles or member.step.stage < last]
-    return guilty or stuck, late
+    blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
+    return blocking or stuck, joining
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Return what has not joined, of the roles of which a gang has too few replicas."""
+    """Return members that have not joined a gang with too few replicas of their role."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:
@@ -203,14 +203,14 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
     ]
 
 
-def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
+def _deadlock(member: _Member, joining: Sequence[_Member]) -> Finding:
     ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
     return error(
         GANG_UPDATE_NEVER_ENDS,
         locate_rollout_field(member.role, "strategy"),
         f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
-        f"when gang {member.gang.pod_group} is complete, and {_named(late)} would join it later. "
-        f"Use {ways} for this update, or rename the role (docs/rollout.md)",
+        f"when gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
+        f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",
     )
 
 

@@ -176,7 +176,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
 
 
 def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check a gang's pod for fields of the gang, and for what keeps it from being placed."""
+    """Check a gang's pod for fields that the library sets, and for missing requests."""
     spec, remove = pod.written["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -202,7 +202,7 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
+    """Check for settings that keep a gang of Volcano or of Kubernetes from being scheduled."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     yield from _created_late(built)
@@ -246,7 +246,7 @@ def _all_or_nothing(roles: tuple[RolePlan, ...], gang: GangPlan, remedy: str) ->
 
 
 def _created_late(built: BuiltService) -> Iterator[Finding]:
-    """Reject what creates pods of a gang only after others of it are placed."""
+    """Reject settings that create some pods of a gang only after others are scheduled."""
     key, several = labels.LWS_EXCLUSIVE_TOPOLOGY, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     together = "and the leader is scheduled only with its workers"
     if key in built.args.annotations:
@@ -263,8 +263,7 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 GANG_DEADLOCK,
                 (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, {together}; remove it (an engine that spans the pods is not "
-                "ready before its workers join, with a gang or without)",
+                f"leader is ready, {together}; use LeaderCreated",
             )
         for pod in role.pods.written:
             if key in _annotations(pod):

@@ -14,10 +14,8 @@ from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_con
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.model_arguments import is_gated
 from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, info, warning
-from fusioninfer_pulumi.kube import object_names, quantity
-from fusioninfer_pulumi.kube.object_names import DNS_LABEL_LIMIT
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.pods.model_files import model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
@@ -29,7 +27,6 @@ from fusioninfer_pulumi.presets.model_catalogue import (
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_WITHOUT_EFFECT,
-    NAME_TOO_LONG,
     RELEASE_WITHOUT_FEATURE,
     STATED_TWICE,
     UNKNOWN_VALUE,
@@ -57,14 +54,6 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     cache = model.cache
     if cache is None:
         return
-    job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
-    if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
-        yield error(
-            NAME_TOO_LONG,
-            ("model", "cache", "warmUp"),
-            f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
-            f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
-        )
     if cache.storage is not None:
         yield from _access(cache.storage.access_modes, roles, pods)
         size = cache.storage.size

@@ -1,7 +1,7 @@
 """Compares the objects of a service with Kubernetes' schemas, each distinct one once.
 
 What users write is compared where it is read (`api`). Here whole objects are: what the library adds
-to a pod has to fit beside what is there already.
+to a pod must not conflict with the user's template.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield what the API server would refuse of the objects of a plan without errors.
+    """Yield errors that the API server would report for the objects of a plan without errors.
 
     A finding names the field that the user wrote, or the next one around it.
     """

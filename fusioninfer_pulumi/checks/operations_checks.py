@@ -40,12 +40,14 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        kept = 0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+        minimum = (
+            0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+        )
         if role.scaled_externally:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
-        elif kept > count:
-            message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
+        elif minimum > count:
+            message = f"must be at most the replicas of {role.name} ({count}), got {minimum}"
             yield error(OUT_OF_RANGE, field, message)
         else:
             yield warning(
@@ -65,11 +67,11 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
-    found = [*_readers(args), *_picker_monitor(args, built.plan.picker)]
-    yield from found
+    target_findings = [*_readers(args), *_picker_monitor(args, built.plan.picker)]
+    yield from target_findings
     for monitor in monitoring.engines:
         yield from _engine_monitor(monitor, roles[monitor.role])
-    if not (args.engines or monitoring.picker or found):
+    if not (args.engines or monitoring.picker or target_findings):
         message = "has no targets: neither engines nor an endpoint picker"
         yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 

@@ -120,12 +120,12 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         name = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(name, str) or family.registers(name):
             continue
-        others = [other.name for other in FAMILIES.values() if other.registers(name)]
+        families = [other.name for other in FAMILIES.values() if other.registers(name)]
         message = f"{family.name} has no plugin {shown(name)} and exits because of it"
-        if others:
-            message += f"; {', '.join(others)} have it"
+        if families:
+            message += f"; {', '.join(families)} have it"
         # A type that no upstream release has is the user's own, or misspelled.
-        make_finding = error if others and not own_image else warning
+        make_finding = error if families and not own_image else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
@@ -204,7 +204,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
             message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
-            yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
+            yield error(FLAG_UNKNOWN, (index,), f"{family.name} rejects --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
             yield warning(FLAG_UNKNOWN, (index,), message)
@@ -322,7 +322,7 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
                     REWRITE_TARGET_NOT_SERVED,
                     (*at, index, "targets", number, "model"),
                     f'"{target.model}" is not served by all pods: {"; ".join(lacking)}; engines '
-                    "answer 404 for it. For a model with pods of its own use httproute.split",
+                    "answer 404 for it. For a model with separate pods use httproute.split",
                 )
 
 

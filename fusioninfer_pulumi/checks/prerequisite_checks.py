@@ -1,4 +1,4 @@
-"""Checks what the objects of services need of a cluster against what it has."""
+"""Checks of a cluster's products, releases and features against the needs of services."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Prerequisites:
         self.releases: dict[str, Release] = {}
 
     def findings(self) -> list[Finding]:
-        """Return everything that the cluster lacks; warnings for what was not read.
+        """Return all missing prerequisites, and warnings about objects that were not read.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -93,7 +93,7 @@ class Prerequisites:
         lacking = check_cluster(self._api, self._plans, kueue_namespace=kueue)
         for plan, lacks in zip(self._plans, lacking, strict=True):
             for finding in lacks:
-                # A missing kind is reported with what installs it.
+                # A missing kind is reported with its product.
                 if finding.rule == GANG_BACKEND_MISSING.id and not errors([finding]):
                     continue
                 place = f"{finding.path}: " if finding.path else ""
@@ -159,14 +159,14 @@ class Prerequisites:
         """Yield the fields of objects that the cluster's kinds do not have, by a dry run."""
         answered = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
         for plan, results in zip(self._plans, answered, strict=True):
-            for tried, answers in results:
+            for dry_run, answers in results:
                 for answer in answers or ():
                     if RIGHTS.search(answer.words):
                         self._api.unread[f"fields: {answer.words}"] = None
                     for field, words in causes(answer):
                         if not answer.accepted and _UNKNOWN_FIELD.search(words):
-                            kind = tried.manifest["kind"]
-                            product = list(_products_of(tried.manifest))[-1:]
+                            kind = dry_run.manifest["kind"]
+                            product = list(_products_of(dry_run.manifest))[-1:]
                             name = product[0][0].name if product else "Kubernetes"
                             wanted = product[0][0].wanted if product else "a later release"
                             yield error(
@@ -275,7 +275,7 @@ def find_product_needs(
 
 def _objects(plan: ServicePlan) -> Iterator[Object]:
     """Yield the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
-    yield from (tried.manifest for tried in list_dry_run_objects(plan))
+    yield from (dry_run.manifest for dry_run in list_dry_run_objects(plan))
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {
             "apiVersion": "inference.networking.x-k8s.io/v1alpha2",

@@ -1,4 +1,4 @@
-"""Checks of routes and Gateways: pools, listeners, what may attach, NetworkPolicies."""
+"""Checks of routes and Gateways: pools, listeners, attached routes, NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.routing.endpoint import refusal, select_listeners
 from fusioninfer_pulumi.routing.gateway_implementations import (
     IMPLEMENTATIONS,
@@ -32,7 +31,6 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.routing.service_gateway import find_implementation
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
-    NAME_TOO_LONG,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -121,16 +119,10 @@ def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _no_listener(parent: ParentPlan) -> str:
-    wanted = [
-        text
-        for text in (
-            f"sectionName {parent.section}" if parent.section is not None else "",
-            f"port {parent.port}" if parent.port is not None else "",
-        )
-        if text
-    ]
+    places = (("sectionName", parent.section), ("port", parent.port))
+    wanted = " and ".join(f"{field} {value}" for field, value in places if value is not None)
     has = ", ".join(f"{listener['name']} {listener['port']}" for listener in parent.listeners or ())
-    return f"Gateway {parent.name} has no listener of {' and '.join(wanted)}; it has {has}"
+    return f"Gateway {parent.name} has no listener of {wanted}; it has {has}"
 
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
@@ -191,7 +183,7 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def several_pools_findings(parts: Routing) -> Iterator[Finding]:
-    """Check `split`, and every rule that leads to several pools against the implementation."""
+    """Check `split` and rules with several pools against the Gateway's implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
     if route is None:
         return
@@ -218,16 +210,16 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
             yield from _several_pools(field, implementation)
 
 
-#: What becomes of a rule that leads to several pools; `{name}` is the gateway's software.
+#: Behaviour of a rule with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
-    SeveralPools.UNKNOWN: "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway "
+    SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
     "Gateway to 1.1 allows one pool in a rule",
     SeveralPools.NO: "{name} allows one InferencePool in a rule",
-    SeveralPools.ONE_EPP: "lead to several InferencePools: the shares hold, but {name} to 1.30 "
+    SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
-    SeveralPools.UNTESTED: "lead to several InferencePools: untested with {name}",
+    SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
 }
 
 
@@ -290,7 +282,7 @@ def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
 def _target_ports(
     at: Location, ports: Sequence[int], served: Sequence[RolePlan]
 ) -> Iterator[Finding]:
-    """Check target ports of the user's own against what listens in the pods."""
+    """Check the user's target ports against the ports that pods listen on."""
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
         if role.pods.port not in ports:
@@ -355,27 +347,6 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
             )
 
 
-def name_findings(parts: Routing) -> Iterator[Finding]:
-    """Check names that become label values, which are limited to 63 characters."""
-    service, gateway = parts.service, parts.gateway
-    derived = []
-    if parts.args.picks_endpoints:
-        derived.append(("endpoint picker", object_names.endpoint_picker(service)))
-    if gateway is not None:
-        derived.append(("Gateway", gateway.name))
-    at: Location = ("metadata", "name")
-    for what, name in derived:
-        if len(name) > object_names.DNS_LABEL_LIMIT:
-            yield error(
-                NAME_TOO_LONG,
-                at,
-                f'the name of the {what} "{name}" has {len(name)} characters, of at most '
-                f"{object_names.DNS_LABEL_LIMIT}; shorten the service's by "
-                f"{len(name) - object_names.DNS_LABEL_LIMIT}",
-            )
-            return
-
-
 Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
@@ -387,5 +358,4 @@ CHECKS: tuple[Check, ...] = (
     network_policy_findings,
     route_attachment_findings,
     grant_findings,
-    name_findings,
 )

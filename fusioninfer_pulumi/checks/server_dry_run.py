@@ -1,7 +1,7 @@
-"""What the API server says to the objects of a service, and to the pods that are made of them.
+"""The API server's dry run of a service's objects, and of the pods created from them.
 
-A LeaderWorkerSet is accepted with templates of which no pod can be made, and its replicas then
-never appear. So the StatefulSets and pods that its controllers would make are tried, too.
+The API server accepts a LeaderWorkerSet whose pod templates are invalid, and its replicas then
+never appear. So the StatefulSets and pods that controllers would create are sent as well.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ API_SERVER_REFUSES = Rule("api-server-refuses")
 KIND_NOT_INSTALLED = Rule("kind-not-installed")
 API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
-#: Namespace in which objects are tried while their own does not exist.
+#: Namespace in which objects are sent while their own does not exist.
 FALLBACK_NAMESPACE = "default"
 #: Sent in place of a value that is not known yet: a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Where a pod names objects of the cluster that other parts of a program may create first: what the
-#: server says without them, and the fields that follow from the name.
+#: Fields of a pod with objects that other parts of a program may create first: the server's message
+#: if they are missing, and the fields derived from them.
 REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
@@ -108,7 +108,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     derived = [attempt for manifest in rendered for attempt in _derived(manifest)]
     for attempt in derived:
-        # The account is created together with what uses it.
+        # The account is created in the same update.
         spec = attempt.manifest["spec"]
         if attempt.manifest["kind"] == "Pod" and spec.get("serviceAccountName") in accounts:
             attempt.manifest["spec"] = _without(spec, "serviceAccountName")
@@ -122,7 +122,7 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Return what the API server would refuse of each plan without errors; nothing is stored.
+    """Return what the API server would reject of each plan without errors; nothing is stored.
 
     Args:
         api: The cluster.
@@ -148,8 +148,8 @@ def dry_run_objects(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
-    """Return the answers to the objects of each plan; arguments as of `server_findings`."""
-    tried = [
+    """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
+    attempts = [
         (index, attempt)
         for index, plan in enumerate(plans)
         for attempt in list_dry_run_objects(plan)
@@ -158,18 +158,18 @@ def dry_run_objects(
         DryRunRequest(
             _sendable(attempt.manifest, namespace), created=attempt.manifest["kind"] == "Pod"
         )
-        for _, attempt in tried
+        for _, attempt in attempts
     ]
     by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
     for (index, attempt), answers in zip(
-        tried, send_dry_runs(api, trials, next_request, seconds), strict=True
+        attempts, send_dry_runs(api, trials, next_request, seconds), strict=True
     ):
         by_plan[index].append((attempt, answers))
     return by_plan
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """Return what to send after an answer that is not about the object itself; None for nothing."""
+    """Return the next request after an answer about another object; None for no further one."""
     metadata = manifest["metadata"]
     if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -184,30 +184,30 @@ def findings_of_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Return the findings of all answers to the objects of a plan, equal ones once."""
+    """Return the findings of all answers to the objects of a plan, without duplicates."""
     by_field: dict[tuple[Location, str], Finding] = {}
-    for tried, answers in results:
+    for dry_run, answers in results:
         for answer in answers or ():
-            for words, finding in _of_answer(plan, tried, answer):
-                # A template is refused as part of its object, its StatefulSet and its pod.
+            for words, finding in _of_answer(plan, dry_run, answer):
+                # A template is rejected in its object, its StatefulSet and its pod.
                 by_field.setdefault((finding.location, words), finding)
-    late = sum(answers is None for _, answers in results)
-    if late:
-        message = f"{late} of {len(results)} objects got no answer within {seconds:g} s"
+    unanswered = sum(answers is None for _, answers in results)
+    if unanswered:
+        message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
         by_field[(), message] = warning(API_SERVER_NOT_ASKED, (), message)
     return tuple(by_field.values())
 
 
 def _of_answer(
-    plan: ServicePlan, tried: DryRunObject, answer: Answer
+    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of one answer, each after the words that make it the same as another."""
+    """Yield the findings of one answer, each with the words that identify duplicates."""
     if answer.accepted:
         return
-    kind = tried.manifest["kind"]
-    at = find_user_field((), tried.rendered, plan)[0]
+    kind = dry_run.manifest["kind"]
+    at = find_user_field((), dry_run.rendered, plan)[0]
     if answer.code == 0:
-        words = f"{kind} of {tried.manifest['apiVersion']}"
+        words = f"{kind} of {dry_run.manifest['apiVersion']}"
         message = (
             f"the cluster does not have kind {words}; install what provides it, or remove the field"
         )
@@ -222,21 +222,21 @@ def _of_answer(
         message = f"{kind} not checked: {_shown(answer.words)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _is_silent(answer):
-        message = f"{tried.name} not checked: {_shown(answer.words)}"
+        message = f"{dry_run.name} not checked: {_shown(answer.words)}"
         yield answer.words, warning(API_SERVER_NOT_ASKED, at, message)
     else:
-        yield from _refusals(plan, tried, answer)
+        yield from _rejections(plan, dry_run, answer)
 
 
-def _refusals(
-    plan: ServicePlan, tried: DryRunObject, answer: Answer
+def _rejections(
+    plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    stand_ins = list(pulumi_outputs.output_paths(tried.manifest))
+    stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     for field, words in causes(answer):
-        place = _indexed(parsed(field), tried.manifest)
+        place = _indexed(parsed(field), dry_run.manifest)
         if any(place[: len(path)] == path for path in stand_ins):
-            continue  # about the value that stands in for the real one
-        at, exact = find_user_field(tried.in_rendered(place), tried.rendered, plan)
+            continue  # about `STAND_IN`, not the real value
+        at, exact = find_user_field(dry_run.in_rendered(place), dry_run.rendered, plan)
         name = "" if exact or not place else f"{format_path(place)}: "
         lenient = (
             _missing_reference(answer)
@@ -244,10 +244,10 @@ def _refusals(
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
             # It may recognize controllers by their user, and the dry run has another user.
-            or (tried.template is not None and _WEBHOOK in answer.words)
+            or (dry_run.template is not None and _WEBHOOK in answer.words)
         )
         make_finding = warning if lenient else error
-        message = f"the API server rejects {tried.name}: {name}{_shown(words)}"
+        message = f"the API server rejects {dry_run.name}: {name}{_shown(words)}"
         yield words, make_finding(API_SERVER_REFUSES, at, message)
 
 
@@ -289,7 +289,7 @@ def causes(answer: Answer) -> Sequence[tuple[str, str]]:
     return [(place[1].strip('"') if place else "", words)]
 
 
-# What is wrong, without the object that the finding names anyway.
+# Prefixes that repeat the object, which the finding names.
 _HEAD = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )

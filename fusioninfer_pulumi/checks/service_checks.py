@@ -13,11 +13,12 @@ from fusioninfer_pulumi.checks.gangs import (
 )
 from fusioninfer_pulumi.checks.model_checks import model_findings
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
+from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
     NAME_TOO_LONG,
@@ -80,9 +81,8 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
 
 
 def _role_names(built: BuiltService) -> Iterator[Finding]:
-    """Check the roles' names, and the names of LeaderWorkerSets that follow from them."""
-    plan = built.plan
-    for role in plan.roles:
+    """Check that no role has the name of one of the router's objects."""
+    for role in built.plan.roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
             yield error(
@@ -91,19 +91,37 @@ def _role_names(built: BuiltService) -> Iterator[Finding]:
                 f'"{role.name}" is taken by the router\'s objects; '
                 f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
             )
-        if not role.lws:
-            continue
-        longest = role.lws[-1].name
-        limit = object_names.leader_worker_set_limit(
-            role.nodes, count_groups(plan.rollout, role, role.lws[-1])
-        )
-        if len(longest) > limit:
+
+
+def _name_lengths(built: BuiltService) -> Iterator[Finding]:
+    """Check the longest names: of objects, and of what controllers derive from them."""
+    plan, model = built.plan, built.args.model
+    service, routing = plan.service, plan.routing
+    names: list[tuple[Location, str, str, int]] = []
+    for role in plan.roles:
+        if role.lws:
+            groups = count_groups(plan.rollout, role, role.lws[-1])
+            limit = object_names.leader_worker_set_limit(role.nodes, groups)
+            place = ("roles", role.position, "name")
+            names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
+    derived: list[tuple[Location, str, str]] = []
+    if model is not None and model.cache is not None and model.cache.warm_up:
+        job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
+        derived.append((("model", "cache", "warmUp"), "Job", job))
+    if routing is not None and routing.args.picks_endpoints:
+        picker = object_names.endpoint_picker(service)
+        derived.append((("metadata", "name"), "endpoint picker", picker))
+    if routing is not None and routing.gateway is not None:
+        derived.append((("metadata", "name"), "Gateway", routing.gateway.name))
+    # Values of labels have at most 63 characters.
+    names += [(*name, DNS_LABEL_LIMIT) for name in derived]
+    for at, kind, name, limit in names:
+        if len(name) > limit:
             yield error(
                 NAME_TOO_LONG,
                 at,
-                f'the LeaderWorkerSet name "{longest}" has {len(longest)} characters, its pods '
-                f"need at most {limit}; shorten the names of service {plan.service} and role "
-                f"{role.name} by {len(longest) - limit}",
+                f"the name of {kind} {name} has {len(name)} characters, at most {limit} are "
+                f"allowed; shorten the name of the service or role by {len(name) - limit}",
             )
 
 
@@ -173,10 +191,7 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
 
 def _placement(built: BuiltService) -> Iterator[Finding]:
     """Warn of a `placement` that has no effect; `place` removes it once applied."""
-    message = (
-        "has no effect by itself: call `place` in a program, or pass `--inventory` on the command "
-        "line"
-    )
+    message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)
     for index, role in enumerate(built.args.roles):
@@ -189,6 +204,7 @@ CHECKS: tuple[Check, ...] = (
     _name,
     _namespace,
     _role_names,
+    _name_lengths,
     _service_name,
     scheduling_findings,
     kueue_label_findings,

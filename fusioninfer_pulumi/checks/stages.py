@@ -1,4 +1,4 @@
-"""Plans a service: writes what it leaves out, builds it, runs the checks of each stage."""
+"""Plans a service: applies presets, builds it, and runs the checks of each stage."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     wrong = {finding.location for finding in errors(expansion.findings)}
     of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
     findings = [*expansion.findings, *of_presets]
-    # Other findings about a role whose container could not be written mean nothing.
+    # Other findings about a role whose container could not be generated are meaningless.
     incomplete = expansion.incomplete
-    others = (*built.findings, *_check_stages(built), *problems)
-    findings += [finding for finding in others if finding.location[:2] not in incomplete]
+    build_findings = (*built.findings, *_check_stages(built), *problems)
+    findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
         findings += check_objects(plan)
@@ -99,8 +99,8 @@ def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
             }
             metadata = (templates[field] or {}).get("metadata") or {}
             if key not in (metadata.get(kind) or {}):
-                own = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
-                return finding.at(*(("roles", position) if own else ()), pod_field, key)
+                is_of_role = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
+                return finding.at(*(("roles", position) if is_of_role else ()), pod_field, key)
         case ("roles", int(position), "template", *_) if args.roles[position].template is None:
             return finding.at("roles", position)
     return finding

@@ -1,4 +1,4 @@
-"""What an update cannot do with the LeaderWorkerSets that run."""
+"""Checks of updates: changes that running LeaderWorkerSets do not allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.topology.service_topology import Topology
 LAYOUT_CHANGE_WHILE_RUNNING = Rule("layout-change-while-running")
 SUBGROUP_POLICY_IMMUTABLE = Rule("subgroup-policy-immutable")
 KUEUE_IMMUTABLE = Rule("kueue-immutable")
-#: What Kueue's webhook compares of a pod, beside requests and ports of its containers.
+#: Pod fields that Kueue's webhook compares, with requests and ports of the containers.
 _KUEUE_POD_FIELDS = (
     "nodeSelector",
     "affinity",
@@ -55,7 +55,7 @@ def check_update(
         name
         for name, lws in existing.items()
         if lws.template is not None
-        # Under another name a LeaderWorkerSet is created beside the old one.
+        # Under another name a LeaderWorkerSet is created next to the old one.
         and lws.is_at(name, plan.namespace)
         and not is_same_policy(_policy(manifests_by_name[name]), lws.template.sub_groups)
     }
@@ -76,7 +76,7 @@ def check_layout_switch(
         plan: The service.
         lws: The LeaderWorkerSets of all services; None if they are not known.
     """
-    others = {
+    old_roles = {
         other.name: other.role
         for other in lws or ()
         if other.service == plan.service
@@ -86,36 +86,36 @@ def check_layout_switch(
     }
     planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
     return check_layout_change(
-        plan.shape.layout, others, planned, awaits_replicas=plan.wait.level.awaits_replicas
+        plan.shape.layout, old_roles, planned, awaits_replicas=plan.wait.level.awaits_replicas
     )
 
 
 def check_layout_change(
     layout: Layout,
-    others: Mapping[str, str],
+    old_roles: Mapping[str, str],
     planned: Mapping[str, str],
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
     """Return an error if the layout changes and this update may not change it.
 
-    A role with another name starts beside the old one, whose LeaderWorkerSets Pulumi deletes when
+    A role with another name starts next to the old one, whose LeaderWorkerSets Pulumi deletes when
     the new ones are available. Under the same name the objects that controllers derive collide:
     a StatefulSet has one name in both layouts if replicas span nodes.
 
     Args:
         layout: The new layout.
-        others: Roles of the LeaderWorkerSets that run in the other layout, by their names.
+        old_roles: Roles of the LeaderWorkerSets that run in the other layout, by their names.
         planned: Roles of the service's LeaderWorkerSets, by their names.
         awaits_replicas: Whether the update waits for the new replicas.
     """
-    if not others:
+    if not old_roles:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
-    # Without a written layout it changes with the first and the last `autoscaling`.
+    # The default layout changes with the first and the last `autoscaling`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
-    unchanged = sorted(name for name, role in others.items() if role in roles or name in planned)
+    unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
     if unchanged:
         return [
             error(
@@ -133,8 +133,8 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(others))}) would stop before the new ones are "
-                "ready: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({listed(sorted(old_roles))}) would stop before the new ones "
+                "are ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []

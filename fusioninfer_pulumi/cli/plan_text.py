@@ -68,7 +68,7 @@ def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     if played is None:
         screen.print(f"update from {old}: not shown because {update.missing}", soft_wrap=True)
         return
-    if not played.turns:
+    if not played.batches:
         screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
         return
     longest = format_duration(played.after.seconds)

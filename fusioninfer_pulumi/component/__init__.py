@@ -1,4 +1,4 @@
-"""The Pulumi component, its typed children and its outputs; `ServingPrerequisites` beside it."""
+"""The components `InferenceService` and `ServingPrerequisites`, typed children and outputs."""
 
 from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.kubernetes_objects import (

@@ -200,7 +200,7 @@ class Children:
                 is_same_policy=before is not None and is_same_policy(before, now),
             )
             if self._update is not None:
-                after = self._update.turn(name).apply(lambda _: needed)
+                after = self._update.registration_gate(name).apply(lambda _: needed)
         elif kind == "HTTPRoute" and self._update is not None:
             growing = find_growing_shares(self._plan, stack_shares(self._logical(manifest)))
             if growing:

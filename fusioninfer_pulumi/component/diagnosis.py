@@ -214,7 +214,7 @@ def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
     the reason is then visible for a moment only.
     """
     pods = snapshot.pods_of(name)
-    # The event that a group is created again is no warning, and gives no reason.
+    # The event that a group is created again is not a warning and has no reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
     return all(map(has_visible_reason, pods)) if pods else any(_controller_events(name, warnings))
 
@@ -292,7 +292,7 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     """Yield what the controllers that create the pods of a LeaderWorkerSet report."""
-    # Workers have a StatefulSet of their own, with the number of their group.
+    # Workers belong to another StatefulSet, named after the LeaderWorkerSet and the group index.
     object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
     about = (event.get("involvedObject") or {} for event in events)
     subjects = {(str(subject.get("kind")), str(subject.get("name"))) for subject in about}

@@ -55,17 +55,17 @@ def probe(url: str) -> None:
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
-    # No proxy: its own refusals could not be told from those of the endpoint.
+    # No proxy: its errors look like errors of the endpoint.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     # The URL is that of the service's own endpoint, never a file's.
     request = urllib.request.Request(url + PATH, headers={"Accept": "application/json"})  # noqa: S310
     try:
         with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
             body = json.loads(answer.read(_MOST_BYTES))
-    except urllib.error.HTTPError as refused:
+    except urllib.error.HTTPError as problem:
         # An endpoint that asks for credentials is there.
-        if refused.code not in _CREDENTIALS:
-            raise NotReadyError(f"HTTP status {refused.code}") from None
+        if problem.code not in _CREDENTIALS:
+            raise NotReadyError(f"HTTP status {problem.code}") from None
         return
     except urllib.error.URLError as problem:
         away = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)

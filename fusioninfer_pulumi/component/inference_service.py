@@ -36,17 +36,11 @@ from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.rollout.mixed_pairs import (
-    PAIR_TYPES,
-    PairLws,
-    describe_mixed_pairs,
-    read_pair_command,
-)
+from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pair_lws
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
@@ -60,8 +54,8 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates a PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, and what leads requests to the pods that answer them: a Service, or with a router
-    role an endpoint picker, an InferencePool, an HTTPRoute and, if asked for, a Gateway.
+    each role, and the objects that route requests to their pods: a Service, or with a router
+    role an endpoint picker, an InferencePool, an HTTPRoute and, on request, a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -71,14 +65,14 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL at which clients reach the model: with a router that of the route's host names and the
-    Gateway's listeners, empty while no address is known; else that of the Service."""
+    """URL of the model for clients: with a router the URL of the route's host names and the
+    Gateway's listeners, empty while no address is known; otherwise the URL of the Service."""
 
     status: pulumi.Output[ServiceStatus]
     """Conditions and components, as of the last update or refresh."""
 
     plan: ServicePlan
-    """The topology, plain and at once: pods, accelerators, gang, names, findings."""
+    """The plan as plain values: pods, accelerators, gang, names, findings."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
     """The LeaderWorkerSets by Kubernetes name: one for each replica, or for each role."""
@@ -93,10 +87,10 @@ class InferenceService(pulumi.ComponentResource):
     """The Service in front of the serving pods, None with an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The pods that the endpoint picker chooses from, None without one."""
+    """The pods among which the endpoint picker chooses, None without an endpoint picker."""
 
     http_route: HTTPRoute | None
-    """The route to the pool or Service, None where none is asked for."""
+    """The route to the pool or Service, None without a route."""
 
     gateway: Gateway | None
     """The Gateway that belongs to the service, None where the route attaches to others."""
@@ -254,7 +248,7 @@ def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, 
 
 
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
-    """Log the warnings among findings; what is only worth knowing with `--debug`."""
+    """Log the warnings among findings, and the infos with `--debug`."""
     for finding in problems:
         # Pulumi writes the severity itself.
         text = with_rule(finding).removeprefix(f"{finding.severity.value}: ")
@@ -266,9 +260,9 @@ def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> Non
 
 def raise_errors(problems: Iterable[Finding], title: str) -> None:
     """Raise the errors among findings, if there are any."""
-    refused = findings.errors(problems)
-    if refused:
-        raise InvalidServiceError(refused, title)
+    errors = findings.errors(problems)
+    if errors:
+        raise InvalidServiceError(errors, title)
 
 
 def _describe_mixed_pairs(
@@ -277,26 +271,15 @@ def _describe_mixed_pairs(
     existing: Mapping[str, StackLws],
 ) -> Iterator[str]:
     """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    gang = "" if plan.gang is None else plan.gang.reference
-    before, after = [], []
-    for name, lws in existing.items():
-        command = read_pair_command(lws.containers)
-        if command is not None:
-            running = gang if lws.template is None else lws.template.gang
-            pair = lws.role, lws.component_type, command, lws.pair_revision, running
-            before.append(PairLws(name, *pair))
+    before = [lws.pair for lws in existing.values() if lws.pair is not None]
+    after = []
     for manifest in manifests if before else ():
-        metadata = manifest["metadata"]
-        kind = metadata["labels"].get(labels.COMPONENT_TYPE)
-        if manifest["kind"] != "LeaderWorkerSet" or kind not in PAIR_TYPES:
-            continue
-        template = manifest["spec"]["leaderWorkerTemplate"]
-        pod = template.get("leaderTemplate") or template["workerTemplate"]
-        command = read_pair_command(pod["spec"]["containers"])
-        if command is not None:
-            role = metadata["labels"][labels.ROLE_NAME]
-            revision = metadata["labels"].get(labels.PAIR_REVISION, "")
-            after.append(PairLws(metadata["name"], role, kind, command, revision, gang))
+        template = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
+        if template is not None:
+            pod, metadata = template.get("leaderTemplate"), manifest["metadata"]
+            containers = (pod or template["workerTemplate"])["spec"]["containers"]
+            pair = read_pair_lws(metadata["name"], metadata["labels"], "", containers)
+            after += [pair] if pair is not None else []
     prefers_pairs = plan.picker is not None and plan.picker.epp.prefers_pairs
     yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 

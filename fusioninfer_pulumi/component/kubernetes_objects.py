@@ -61,7 +61,7 @@ class KubernetesObject(HeldResource):
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
 
-    #: What LeaderWorkerSet's webhook refuses to change on a live object.
+    #: Fields of a live object that LeaderWorkerSet's webhook does not let change.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
 
 

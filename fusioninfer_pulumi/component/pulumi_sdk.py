@@ -27,14 +27,14 @@ SIGNATURE = "4dabf18193072939515e22adb298388d"
 
 @dataclass(frozen=True)
 class CollectedService:
-    """A component that the command line's run of a program has made."""
+    """A component that a program run by the command line has created."""
 
     name: str
     args: InferenceServiceArgs
     plan: ServicePlan
 
 
-#: Components append themselves while it holds a list.
+#: Components append themselves to it if it is a list.
 collect_services: ContextVar[list[CollectedService] | None] = ContextVar(
     "collect_services", default=None
 )
@@ -42,7 +42,7 @@ collect_services: ContextVar[list[CollectedService] | None] = ContextVar(
 
 def running_stack() -> Any:
     """Return an object that lives as long as the run of a program; None outside of programs."""
-    # A component that a plugin makes for a program of another language has no stack of its own.
+    # Components that the plugin creates for programs in other languages have no root stack.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 

@@ -1,8 +1,8 @@
 """Waits for the services that a route gives a larger share of its requests.
 
-Gateways answer requests for a pool without ready pods with errors, so the HTTPRoute with a larger
-share is registered when the service that gets it is available. Pulumi deletes after all updates, so
-a share is taken back before its service is deleted.
+Gateways answer requests to a pool without ready pods with errors. The HTTPRoute with a larger share
+is therefore registered when the service that gets it is available. Pulumi deletes after all
+updates, so a share is removed before its service is deleted.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.mixed_pairs import PAIR_TYPES
+from fusioninfer_pulumi.rollout.mixed_pairs import PAIR_TYPES, read_pair_lws
 from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
@@ -171,23 +171,23 @@ def is_taking_over() -> bool:
 
 def _lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
-    lws_labels = metadata.get("labels") or {}
-    component_type = str(lws_labels.get(labels.COMPONENT_TYPE) or "")
+    lws_labels, name = metadata.get("labels") or {}, str(metadata.get("name") or "")
+    template, pair = _template(resource), None
+    if pulumi.runtime.is_dry_run() and lws_labels.get(labels.COMPONENT_TYPE) in PAIR_TYPES:
+        gang = "" if template is None else template.gang
+        pair = read_pair_lws(name, lws_labels, gang, _containers(resource))
     return StackLws(
         logical,
-        str(metadata.get("name") or ""),
+        name,
         str(metadata.get("namespace") or ""),
         str(lws_labels.get(labels.SERVICE) or ""),
         layout_of(lws_labels),
         str(lws_labels.get(labels.REVISION) or ""),
-        _template(resource),
+        template,
         read_version(metadata),
         str(lws_labels.get(labels.ROLE_NAME) or ""),
         str(lws_labels.get(labels.PAIR_REVISION) or ""),
-        component_type,
-        _containers(resource)
-        if component_type in PAIR_TYPES and pulumi.runtime.is_dry_run()
-        else (),
+        pair,
     )
 
 

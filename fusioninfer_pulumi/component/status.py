@@ -1,4 +1,4 @@
-"""What live objects say of a service: its status, and what an update still waits for."""
+"""The status of a service from its live objects, and what an update still waits for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupStatus(TypedDict):
     """Whether it can serve: a replica of each role that it needs is ready."""
 
     message: str
-    """Why its gang is held back, else how many replicas are ready."""
+    """Why its gang is not scheduled, otherwise how many replicas are ready."""
 
     components: dict[str, ComponentStatus]
 
@@ -93,7 +93,7 @@ def service_status(
         messages = (explain_blocked_gang(lws.get(gang.pod_group)) for gang in plan.gangs)
         blocked = next(filter(None, messages), None)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
-    refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
+    rejection = find_rejection(plan.routing, routing or {}) if plan.routing is not None else None
     if not plan.total_pods:
         initialized = ("True", "InferenceServiceProcessing", "all objects exist")
         active = ("False", "Parked", "every role is scaled to zero")
@@ -105,7 +105,7 @@ def service_status(
             serves = any(group["active"] for group in groups.values())
         else:
             serves = _serves(plan, components)
-        active = _active(components, blocked, refused, serves=serves)
+        active = _active(components, blocked, rejection, serves=serves)
     status: ServiceStatus = {
         "conditions": [
             _condition("Initialized", *initialized),
@@ -165,9 +165,11 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
     conditions = status.get("conditions") or ()
-    refused = [condition for condition in conditions if condition.get("type") == "Unschedulable"]
+    unschedulable = [
+        condition for condition in conditions if condition.get("type") == "Unschedulable"
+    ]
     latest: Live = max(
-        reversed(refused),
+        reversed(unschedulable),
         key=lambda condition: str(condition.get("lastTransitionTime")),
         default={},
     )
@@ -191,10 +193,10 @@ def _native_condition(pod_group: Live) -> Live:
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
-def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
-    """Reason and message of the first of a router's objects that a Gateway's controller rejects.
+def find_rejection(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
+    """Return reason and message of the first router object that a Gateway's controller rejects.
 
-    Objects without a status, and conditions of an older generation, are no rejection.
+    Objects without a status and conditions of an older generation do not count as rejections.
     """
     pool = router.picker.pool if router.picker is not None and router.route else None
     for reason, kind, planned in (
@@ -215,7 +217,7 @@ def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, s
 
 
 def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
-    """Return the objects that the service's `wait.level` waits for beside replicas."""
+    """Return the objects that the service's `wait.level` waits for in addition to replicas."""
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
         kinds = ("PodGroup",)
@@ -270,7 +272,7 @@ def find_unaccepted(
 
 
 def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
-    """Yield each Gateway that judges an object, and its current conditions by type.
+    """Yield each Gateway that reports on an object, and its current conditions by type.
 
     The first ones, with an empty reference, are the object's own.
     """
@@ -373,14 +375,14 @@ def _has_status(live: Live | None) -> bool:
 def _active(
     components: Mapping[str, ComponentStatus],
     blocked: str | None,
-    refused: tuple[str, str] | None,
+    rejection: tuple[str, str] | None,
     *,
     serves: bool,
 ) -> tuple[str, str, str]:
     counts = f"ready: {_counts(components)}"
     full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
-    if refused is not None and (full or serves):
-        return "False", *refused
+    if rejection is not None and (full or serves):
+        return "False", *rejection
     if full:
         return "True", "InferenceServiceAvailable", counts
     if serves:

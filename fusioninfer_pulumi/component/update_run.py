@@ -1,8 +1,8 @@
-"""Runs an update: registers LeaderWorkerSets in turn, and waits until the service is up.
+"""Runs an update: registers LeaderWorkerSets in order, and waits until the service is up.
 
 `rollout/state_machine.py` decides; this module carries out its actions and brings it Pulumi's
-answers and the lists of the cluster. A LeaderWorkerSet is registered when its turn comes, so what
-waits holds no worker of the Pulumi engine.
+answers and lists of live objects. A LeaderWorkerSet is registered when it may change, so that one
+that waits occupies no worker of the Pulumi engine.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Update:
         """Run the update, whose resources all exist now; `result` is known when it is over."""
         self._task = asyncio.ensure_future(self._run())
 
-    def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
+    def registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """Return an Output that is known when a LeaderWorkerSet may change; it has no resources."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
@@ -203,7 +203,7 @@ class Update:
             return
         for service in services:
             await self._wait_for_service(service)
-        # What the route waited for is no part of this service's time.
+        # The time that the route waited for other services does not count for this one.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service: str) -> None:

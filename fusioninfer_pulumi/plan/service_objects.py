@@ -32,9 +32,9 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     Raises:
         InvalidServiceError: The plan has errors.
     """
-    refused = errors(plan.findings)
-    if refused:
-        raise InvalidServiceError(refused)
+    problems = errors(plan.findings)
+    if problems:
+        raise InvalidServiceError(problems)
     others = (*_entry_objects(plan), *operations(plan, plan.routing, plan.operations))
     return (*workloads(plan), *map(_normal, others))
 

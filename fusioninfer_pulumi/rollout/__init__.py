@@ -1,1 +1,1 @@
-"""The order of an update, and the changes that no update can make."""
+"""The order and the steps of an update, and the revisions that it mixes."""

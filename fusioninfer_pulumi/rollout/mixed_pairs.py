@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
@@ -15,8 +16,12 @@ from fusioninfer_pulumi.engines.handshake import (
     compare_pair,
     pair_revision,
 )
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
 from fusioninfer_pulumi.topology.service_topology import Topology
+
+#: Component types whose pods exchange KV caches.
+PAIR_TYPES = _PREFILL, _DECODE = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,22 @@ class PairLws:
     gang: str
 
 
-def read_pair_command(containers: Sequence[Mapping[str, object]]) -> EngineCommand | None:
-    """Return the command line of the first container that runs an engine, None without one."""
+def read_pair_lws(
+    name: str, own_labels: Mapping[str, Any], gang: str, containers: Iterable[Mapping[str, Any]]
+) -> PairLws | None:
+    """Read a LeaderWorkerSet from its labels and its leader's containers.
+
+    None for other roles, and where no container runs an engine.
+    """
+    kind = str(own_labels.get(labels.COMPONENT_TYPE) or "")
+    if kind not in PAIR_TYPES:
+        return None
     commands = map(read_command, containers)
-    return next((command for command in commands if command.engine is not None), None)
+    command = next((command for command in commands if command.engine is not None), None)
+    if command is None:
+        return None
+    role, pair = (str(own_labels.get(k) or "") for k in (labels.ROLE_NAME, labels.PAIR_REVISION))
+    return PairLws(name, role, kind, command, pair, gang)
 
 
 def describe_mixed_pairs(
@@ -100,9 +117,6 @@ def describe_mixed_pairs(
         yield f"mixed revisions, {state}: {', '.join(mixed)}: {text}{evidence}"
 
 
-_PREFILL, _DECODE = PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
-
-
 def _by_type(side: Sequence[PairLws]) -> dict[str, list[PairLws]]:
     types: dict[str, list[PairLws]] = {}
     for lws in side:
@@ -115,7 +129,7 @@ def _by_type(side: Sequence[PairLws]) -> dict[str, list[PairLws]]:
 def _changed(
     component_type: str, side: Mapping[str, list[PairLws]], other: Mapping[str, list[PairLws]]
 ) -> list[PairLws]:
-    """Return what only one side has: an engine that stays belongs to both revisions."""
+    """Return LeaderWorkerSets whose engine only one side has: others belong to both revisions."""
     kept = [lws.command for lws in other[component_type]]
     return [lws for lws in side[component_type] if lws.command not in kept]
 
@@ -123,7 +137,7 @@ def _changed(
 def _find_advice(
     before: Sequence[PairLws], after: Sequence[PairLws], plan: Topology, *, prefers_pairs: bool
 ) -> str | None:
-    """Return what avoids mixed pairs, empty if nothing does; None where the update has none."""
+    """Return advice against mixed pairs, maybe empty; None if the update creates none."""
     if plan.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"

@@ -1,13 +1,14 @@
-"""LeaderWorkerSets that run, as the stack's state holds them."""
+"""LeaderWorkerSets in the stack's state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rollout.mixed_pairs import PairLws
 from fusioninfer_pulumi.rollout.state_machine import Version
 
 
@@ -36,9 +37,7 @@ class StackLws:
         version: Its uid and generation, which change with its spec.
         role: Name of its role, empty where its labels show none.
         pair_revision: What its pods' handshake compares, empty where its labels do not show it.
-        component_type: Component type of its role, empty where its labels show none.
-        containers: Containers of its leader, in a preview, and only of prefill and decode; none if
-            they contain secrets.
+        pair: Its engine, for previews of prefill and decode; None if it has secrets.
     """
 
     logical: str
@@ -51,8 +50,7 @@ class StackLws:
     version: Version = ("", 0)
     role: str = ""
     pair_revision: str = ""
-    component_type: str = ""
-    containers: Sequence[Mapping[str, Any]] = ()
+    pair: PairLws | None = None
 
     @property
     def component(self) -> str:

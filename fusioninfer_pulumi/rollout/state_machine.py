@@ -1,8 +1,8 @@
 """The update of a service's LeaderWorkerSets as pure steps.
 
 `step` takes the state of an update and an observation, and returns the next state and the actions
-that it asks for. `component/update.py` carries them out and brings the observations. `next_lws`
-decides which LeaderWorkerSets may change.
+to carry out. `component/update_run.py` carries them out and observes. `next_lws` decides which
+LeaderWorkerSets may change.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws
 
-#: Shortest pause between two lists, in seconds: while replicas take turns, and otherwise.
-TURN_SECONDS, PAUSE_SECONDS = 0.25, 1.0
+#: Shortest pause between two lists, in seconds: while replicas wait for each other, and otherwise.
+ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
 #: The longest one, and the pause as a part of the time since the last change.
 LONG_PAUSE_SECONDS, PAUSE_PART = 5.0, 0.1
 #: Deadlines within this time of the first one fail together.
@@ -31,9 +31,9 @@ Version: TypeAlias = tuple[str, int]
 
 
 class Phase(Enum):
-    """Where a LeaderWorkerSet stands in the update."""
+    """How far the update of a LeaderWorkerSet is."""
 
-    WAITING = "exists, and its turn has not come"
+    WAITING = "exists, and may not change yet"
     OPTIONAL = "is new and optional: created after all others"
     REGISTERED = "is registered, and Pulumi has not answered"
     CHANGING = "has changed, and others wait until it is available"
@@ -167,10 +167,10 @@ class UpdateState:
         return {name: lws.served for name, lws in self.lws.items() if lws.served is not None}
 
     def wait_deadline(self, at: float) -> float:
-        """Return when what follows the replicas must be ready; `at` is when these are available.
+        """Return the deadline of gateways and the endpoint; at `at` the replicas are available.
 
-        New replicas and what follows them share one `wait.timeout`. It begins after replicas that
-        rolled, of which each had its `rollout.timeout`.
+        New replicas, gateways and the endpoint share one `wait.timeout`. It begins after rolling
+        replicas, which have one `rollout.timeout` each.
         """
         awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
         if not awaited or any(lws.rolls for lws in awaited):
@@ -196,7 +196,7 @@ class UpdateState:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether replicas wait for their turn and nothing is under way that could bring it."""
+        """Whether replicas wait, and nothing is under way that could let them change."""
         return {Phase.WAITING} == {*self._phases} - {Phase.DONE, Phase.OPTIONAL}
 
     @property
@@ -310,7 +310,7 @@ def step(state: UpdateState, observation: Observation) -> _Result:
     elif isinstance(observation, Listed):
         state, actions = _listed(replace(state, listing=False), observation)
     if not _fails(actions):
-        state, registrations = _take_turns(state, at)
+        state, registrations = _register_next(state, at)
         actions += registrations
         blocked_since = at if state.blocked_since is None else state.blocked_since
         state = replace(state, blocked_since=blocked_since if state.is_blocked else None)
@@ -323,7 +323,7 @@ def step(state: UpdateState, observation: Observation) -> _Result:
 
 
 def _begin(state: UpdateState, at: float) -> _Result:
-    """Register what is new and required; what exists waits for its turn."""
+    """Register LeaderWorkerSets that are new and required; existing ones wait."""
     new = [name for name, lws in state.lws.items() if not lws.exists]
     required = [name for name in new if state.lws[name].step.required]
     state = state.with_each(state.lws, phase=Phase.WAITING)
@@ -351,7 +351,7 @@ def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
     return replace(state, changed_at=at), (Register(registered),)
 
 
-def _take_turns(state: UpdateState, at: float) -> _Result:
+def _register_next(state: UpdateState, at: float) -> _Result:
     """Register what may change now.
 
     Pods that restart may need those that are new to be a complete gang, so they come after them.
@@ -452,8 +452,8 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
     if failures < TRIES:
         return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()
     state = _after_list(replace(state, failures=0), observation.at)
-    takes_turns = state.in_phases(Phase.WAITING) and state.in_phases(Phase.CHANGING)
-    if state.needs_list or takes_turns:
+    must_wait = state.in_phases(Phase.WAITING) and state.in_phases(Phase.CHANGING)
+    if state.needs_list or must_wait:
         message = (
             "replicas cannot change one after the other, because the cluster cannot be read: "
             f"{observation.problem}. Let the program list LeaderWorkerSets, or use "
@@ -466,15 +466,15 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
     return state, (Say(f"availability of replicas was not checked: {observation.problem}"),)
 
 
-def pause(quiet: float, *, turns: bool = False) -> float:
+def pause(quiet: float, *, rolling: bool = False) -> float:
     """Return the seconds until the next list: more, the longer nothing has changed."""
-    least = TURN_SECONDS if turns else PAUSE_SECONDS
+    least = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
     return min(LONG_PAUSE_SECONDS, max(least, quiet * PAUSE_PART))
 
 
 def _after_list(state: UpdateState, at: float) -> UpdateState:
-    turns = bool(state.in_phases(Phase.WAITING))
-    return replace(state, next_list=at + pause(at - state.changed_at, turns=turns))
+    rolling = bool(state.in_phases(Phase.WAITING))
+    return replace(state, next_list=at + pause(at - state.changed_at, rolling=rolling))
 
 
 def _too_late(state: UpdateState, at: float) -> tuple[Fail, ...]:

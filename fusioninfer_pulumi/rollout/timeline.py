@@ -1,10 +1,9 @@
 """An update over time: which replicas are down, which serve, and the accelerators in use.
 
 `timeline` plays an update with `step`, the function of the update itself, in a world where nothing
-fails and everything takes as long as it may: a LeaderWorkerSet becomes available when its timeout
-ends. So its end is an upper bound, apart from Pulumi's own work and the pauses between two lists.
-In a faster update each role takes the same turns, and roles that do not wait for each other overlap
-in another way.
+fails and every LeaderWorkerSet becomes available when its timeout ends. Its end is therefore an
+upper bound, apart from Pulumi's own work and the pauses between two lists. A faster update changes
+the same batches in each role; roles that do not wait for each other then overlap differently.
 """
 
 from __future__ import annotations
@@ -98,21 +97,21 @@ class Timeline:
 
     Attributes:
         before: The service before the update.
-        turns: The service during each turn.
+        batches: The service during each batch.
         after: The service after the update; its `seconds` are the longest that the update takes.
         not_awaited: LeaderWorkerSets with replicas that the update does not wait for. They do not
             count as serving.
     """
 
     before: TimelineRow
-    turns: tuple[TimelineRow, ...]
+    batches: tuple[TimelineRow, ...]
     after: TimelineRow
     not_awaited: tuple[str, ...]
 
     @property
     def rows(self) -> tuple[TimelineRow, ...]:
         """All rows in their order."""
-        return (self.before, *self.turns, self.after)
+        return (self.before, *self.batches, self.after)
 
     @property
     def peak(self) -> int:
@@ -125,7 +124,7 @@ class Timeline:
         usual = max(self.before.accelerators, self.after.accelerators)
         extra = (
             max(0, row.accelerators - usual) * (end.seconds - row.seconds)
-            for row, end in pairwise((*self.turns, self.after))
+            for row, end in pairwise((*self.batches, self.after))
         )
         return sum(extra) / _HOUR
 
@@ -171,7 +170,7 @@ class _World:
 
     def play(self) -> Timeline:
         """Run the update to its end."""
-        before, turns = self._row(), list[TimelineRow]()
+        before, batches = self._row(), list[TimelineRow]()
         state = UpdateState(
             {lws_step.name: self._lws(lws_step) for lws_step in self.steps},
             self.plan.wait.timeout,
@@ -194,18 +193,18 @@ class _World:
                 continue
             awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
             if not state.listing and not self.up.intersection(awaited):
-                turns.append(self._row())
+                batches.append(self._row())
                 self._wait(state, awaited)
             observation = Listed(self.now, self._snapshots())
         if self.begun:
-            turns.append(self._row())
+            batches.append(self._row())
         # Replicas that may still start when the update is over.
         pending = tuple(
             lws.name
             for lws in self.steps
             if self._is_under_way(lws.name) or (lws.partial and self.changes[lws.name].disrupts)
         )
-        return Timeline(before, tuple(turns), self._row(is_over=True), pending)
+        return Timeline(before, tuple(batches), self._row(is_over=True), pending)
 
     def _lws(self, lws_step: LwsStep) -> LwsState:
         change = self.changes[lws_step.name]

@@ -1,9 +1,9 @@
 """The order of an update: which LeaderWorkerSets may change now.
 
 `update_order` lists the LeaderWorkerSets of a service in their order. `next_lws` returns those that
-may change now; `component/update.py` asks it whenever something has changed.
+may change now; `rollout/state_machine.py` asks it whenever something has changed.
 
-New LeaderWorkerSets do not disrupt running replicas and have no turn: required ones are created
+New LeaderWorkerSets do not disrupt running replicas and do not wait: required ones are created
 before any update, whose pods may need them to be a complete gang, and optional ones after all
 updates, because they might take the accelerators of a pod that restarts.
 
@@ -85,7 +85,7 @@ def by_group(plan: Topology) -> bool:
 
 
 def group_rollout(plan: Topology) -> RoleRollout:
-    """Return the settings of a service's groups, which it counts as those of a role replicas."""
+    """Return the rollout settings of serving groups, which count groups instead of replicas."""
     rollout = plan.rollout
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(

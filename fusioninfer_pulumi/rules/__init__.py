@@ -1,1 +1,1 @@
-"""Rules of findings: what each checks, and which of them a user ignores."""
+"""Texts and examples of rules, and the rules that users ignore."""

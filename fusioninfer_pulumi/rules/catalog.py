@@ -3,7 +3,7 @@
 They are data in `rule_examples` of each package, one file an area, and are read only to be shown:
 `rules ID`, `docs/rules.md`, SARIF, tests. An example's key is a manifest of `_bases.yaml`, whose
 fields it sets (null removes one); or `documents`, or `text`. A rule whose violation takes more than
-an input has a word there that says what: `needs-cluster`.
+an input has a word there instead: `needs-cluster`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class RuleEntry:
         severities: How severe its findings are; where it depends on the case, the usual one first.
         title: What it checks.
         remedy: What to do about a finding.
-        source: Where the rule is known from, if messages and docs do not say it.
-        example: An input that violates it; a word where that takes more than an input.
+        source: Evidence for the rule, if messages and docs do not name it.
+        example: An input that violates it; a word if that takes more than an input.
     """
 
     id: str

@@ -320,6 +320,58 @@ def test_flags_of_kserves_presets_follow_from_the_service() -> None:
     ]
 
 
+CERTIFICATES = "{{ ChildName .ObjectMeta.Name `-kserve-self-signed-certs` }}"
+#: config/llmisvcconfig/config-llm-scheduler.yaml of KServe, shortened.
+SCHEDULER_PRESET: Manifest = {
+    "pool": {
+        "spec": {
+            "endpointPickerRef": {
+                "failureMode": "FailOpen",
+                "kind": "Service",
+                "name": "{{ ChildName .ObjectMeta.Name `-epp-service` }}",
+                "port": {"number": 9002},
+            },
+            "selector": {
+                "matchLabels": {
+                    "app.kubernetes.io/name": "{{ .ObjectMeta.Name }}",
+                    "app.kubernetes.io/part-of": "llminferenceservice",
+                    "kserve.io/component": "workload",
+                }
+            },
+            "targetPorts": [{"number": 8000}],
+        }
+    },
+    "template": {
+        "containers": [
+            {
+                "name": "main",
+                "command": [
+                    "/app/epp", "--pool-name", "{{ ChildName .ObjectMeta.Name `-inference-pool` }}",
+                    "--zap-encoder", "json", "--v", "4",
+                    "{{ if .GlobalConfig.EnableTLS }}--secure-serving=true{{- end }}",
+                ],
+                "volumeMounts": [{"mountPath": "/var/run/kserve/tls", "name": "tls-certs"}],
+            }
+        ],
+        "volumes": [
+            {
+                "name": "tls-certs",
+                "secret": {"secretName": CERTIFICATES},
+            }
+        ],
+    },
+}  # fmt: skip
+
+
+def test_scheduler_preset_is_accepted_as_a_config() -> None:
+    name = "kserve-config-llm-scheduler"
+    service = llm(router={"route": {}}, baseRefs=[{"name": name}])
+    made = router(service, config(name, router={"scheduler": SCHEDULER_PRESET}))
+    picker = made["endpointPicker"]
+    assert picker["args"] == ["--v", "4"]
+    assert "tls-certs" not in str(picker)
+
+
 def test_a_configuration_among_the_flags_is_the_pickers() -> None:
     main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
     scheduler: Manifest = {"template": {"containers": [main]}}
@@ -419,9 +471,11 @@ def test_flags_beside_the_presets_own_are_copied() -> None:
         for problem in problems(with_main(args=["--pool-name", "mine"]))
     )
     (lost,) = [
-        each for each in warned(with_main(command=["/app/epp"]), lossy=True) if "command" in each
+        finding
+        for finding in warned(with_main(command=["/bin/x"]), lossy=True)
+        if "command" in finding
     ]
-    assert "cannot be carried over: is not supported; put ad" in lost
+    assert "cannot be carried over: is not supported; use /app/epp" in lost
 
 
 def test_without_a_scheduler_a_service_spreads_requests() -> None:

@@ -294,7 +294,7 @@ def test_weights_are_shares_of_the_route_of_the_largest() -> None:
         "parentRefs": GATEWAY,
     }
     (told,) = [each for each in warned(*documents) if "InferencePools" in each]
-    assert told.startswith("f#5: warning: rules[0].targetModels: lead to several InferencePools")
+    assert told.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
 
 
 def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:

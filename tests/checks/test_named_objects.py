@@ -1,4 +1,4 @@
-"""Objects that services name, and that the cluster lacks."""
+"""Objects that services name and the cluster does not have."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_optional_and_created_objects_are_not_reported(manifest: Any, more: Any)
     assert findings(manifest, **more) == []
 
 
-def test_denied_reads_are_no_finding() -> None:
+def test_denied_read_is_not_a_finding() -> None:
     api = FakeCluster(NAMESPACE, denied=["/secrets/", "/namespaces/default/configmaps"])
     plan = plan_of(pod(volumes=VOLUMES[:2]))
     assert check_named_objects(api, [plan], "default") == [()]
@@ -134,7 +134,7 @@ def test_services_share_what_is_read() -> None:
     assert len(api.requests) == len(set(api.requests))
 
 
-def test_secret_of_a_gateway_is_in_the_namespace_that_it_names() -> None:
+def test_gateway_secret_is_read_in_its_namespace() -> None:
     tls = {"certificateRefs": [{"name": "x", "namespace": "certs"}]}
     listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
     manifest = routed(gateway={"gatewayClassName": "g", "listeners": [listener]})

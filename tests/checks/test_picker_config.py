@@ -1,4 +1,4 @@
-"""Configurations that users write in full: their YAML, kind and plugin types are checked."""
+"""Complete picker configurations of users: YAML, kind and plugin types."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TYPE = "plugins[0].type"
 
 
 def check(text: str, family: str, *, own_image: bool = False) -> list[str]:
-    return [str(each) for each in check_config(text, FAMILIES[family], own_image=own_image)]
+    return [str(finding) for finding in check_config(text, FAMILIES[family], own_image=own_image)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["prefix-cache", "queue-size", "lora-affinity", "custom"])
-def test_configuration_of_the_router_document_has_no_findings(family: str, name: str) -> None:
+def test_documented_configuration_is_accepted(family: str, name: str) -> None:
     assert check(document(name), family) == []
 
 
 @pytest.mark.parametrize("family", ["gaie-1.2", "gaie-1.5"])
-def test_plugin_of_another_family_is_an_error_that_names_the_family(family: str) -> None:
+def test_plugin_of_another_family_names_that_family(family: str) -> None:
     found = check(document("pd-disaggregation"), family)
     assert found == [
         f'plugins[{index}].type: {family} has no plugin "{plugin}" and exits because of it; '
@@ -53,7 +53,7 @@ def test_plugin_of_another_family_is_an_error_that_names_the_family(family: str)
         (base(plugins=[{"type": "mine"}]), f'warning: {TYPE}: gaie-1.2 has no plugin "mine"'),
     ],
 )
-def test_text_that_the_picker_rejects(text: str, finding: str) -> None:
+def test_invalid_configuration_is_rejected(text: str, finding: str) -> None:
     (found,) = check(text, "gaie-1.2")
     assert found.startswith(finding)
 
@@ -68,11 +68,11 @@ def test_text_that_the_picker_rejects(text: str, finding: str) -> None:
         {"foo": 1},
     ],
 )
-def test_rest_is_left_to_the_picker(changes: dict[str, Any]) -> None:
+def test_other_fields_are_left_to_the_picker(changes: dict[str, Any]) -> None:
     assert check(base(**changes), "gaie-1.2") == []
 
 
-def test_image_of_the_users_own_may_have_other_plugins() -> None:
+def test_custom_image_may_have_other_plugins() -> None:
     text = base(plugins=[{"type": "by-label"}])
     assert check(text, "gaie-1.5")[0].startswith(f"{TYPE}: gaie-1.5 has no plugin")
     assert check(text, "gaie-1.5", own_image=True)[0].startswith(f"warning: {TYPE}: ")

@@ -1,4 +1,4 @@
-"""What services need of a cluster, compared with what it has: all problems at once."""
+"""Missing prerequisites of a cluster."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
 
 
 @pytest.mark.parametrize(
-    ("given", "kinds"),
+    ("service", "kinds"),
     [
         (plan(), ["LeaderWorkerSet"]),
         (plan(nodes=2), ["LeaderWorkerSet", "PodGroup"]),
@@ -132,22 +132,22 @@ EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
     ],
     ids=["pods", "gang", "router", "newer picker", "gateway", "kueue", "native"],
 )
-def test_needed_kinds_follow_from_rendered_objects(given: Any, kinds: list[str]) -> None:
-    assert sorted(kind for _, kind in find_product_needs([given])) == kinds
-    found = findings(given, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
+def test_needed_kinds_follow_from_rendered_objects(service: Any, kinds: list[str]) -> None:
+    assert sorted(kind for _, kind in find_product_needs([service])) == kinds
+    found = findings(service, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
     assert all("GenericWorkload" in text for text in found)
 
 
 def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
     for implementation in ("istio", "gke", "agentgateway"):
-        given = plan("a", router(gateway={"implementation": implementation}))
-        groups = {api.rpartition("/")[0] for api, _ in find_product_needs([given])}
-        rendered = {item["apiVersion"].rpartition("/")[0] for item in render(given)}
-        own = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
-        assert rendered - own <= groups
+        service = plan("a", router(gateway={"implementation": implementation}))
+        groups = {api.rpartition("/")[0] for api, _ in find_product_needs([service])}
+        rendered = {item["apiVersion"].rpartition("/")[0] for item in render(service)}
+        built_in = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
+        assert rendered - built_in <= groups
 
 
-def test_the_most_demanding_row_counts_for_all_services() -> None:
+def test_strictest_release_applies_to_all_services() -> None:
     plans = [plan("a", nodes=2), plan("b", nodes=2, scheduling=MINIMUM)]
     product, services = find_product_needs(plans)[f"{VOLCANO}/v1beta1", "PodGroup"]
     assert (product.least, services) == ((1, 14, 1), ["a", "b"])
@@ -157,19 +157,28 @@ APPLY = f"qwen needs v0.9.0 or later: kubectl apply --server-side -f {LEADER_WOR
 NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: Kubernetes v1.37"
 
 
+ISTIO = plan("a", router(gateway={"implementation": "istio"}))
+CLAIMING = plan(resourceClaims=[CLAIM], gpus=None)
+NAMED_CLAIM = plan(gpus=None, resourceClaims=[{"name": "a", "claimName": "b"}])
+OLD_CLAIMS = {
+    "without": ["resource.k8s.io"],
+    "more": [("resource.k8s.io/v1beta1", "ResourceClaim")],
+    "objects": [stored("resource.k8s.io/v1beta1", "ResourceClaim", "b", "default")],
+}
+SCALED = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC]})
+SCALED_EXTERNALLY = plan(
+    autoscaling={"maxReplicas": 3, "metrics": [{**METRIC, "source": "External"}]}
+)
+NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
+
+
 @pytest.mark.parametrize(
-    ("given", "changed", "expected"),
+    ("service", "changed", "expected"),
     [
-        (
-            plan(),
-            {"without": [LWS]},
-            [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served; {APPLY}"],
-        ),
-        (
-            plan(),
-            {"without": [LWS], "more": [(f"{LWS}/v2", "LeaderWorkerSet")]},
-            [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served (v2 is); {APPLY}"],
-        ),
+        (plan(), {"without": [LWS]},
+         [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served; {APPLY}"]),
+        (plan(), {"without": [LWS], "more": [(f"{LWS}/v2", "LeaderWorkerSet")]},
+         [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served (v2 is); {APPLY}"]),
         (plan(), {"lws": "v0.8.0"}, [f"LeaderWorkerSet: v0.8.0 is installed; {APPLY}"]),
         (plan(), {"lws": "latest"}, ["warning: LeaderWorkerSet: its release is unknown; qwen"]),
         (plan(nodes=2), {"volcano": "v1.12.2"}, ["Volcano: v1.12.2 is installed; qwen needs"]),
@@ -177,79 +186,38 @@ NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: 
         (plan(nodes=2), {"volcano": "v1.13.0"}, ["v1.12.3 or later (not v1.13.0): kubectl apply"]),
         (plan(nodes=2, scheduling=MINIMUM), {"volcano": "v1.14.0"}, ["v1.14.1 or later: kubectl"]),
         (plan(nodes=2), {"volcano": "latest"}, ["warning: Volcano: its release is unknown; qwen"]),
-        (
-            plan(nodes=2),
-            {"without": [VOLCANO]},
-            [
-                f"Volcano: PodGroup ({VOLCANO}/v1beta1) is not served; qwen needs v1.12.3",
-                "not have Volcano; install it, or use backend Kueue",
-            ],
-        ),
-        (
-            plan(nodes=2, scheduling=QUEUED),
-            {"without": ["kueue.x-k8s.io"]},
-            [
-                "Kueue: kueue.x-k8s.io is not served; qwen needs v0.11.0",
-                "does not have Kueue; install it, or use backend Volcano",
-            ],
-        ),
+        (plan(nodes=2), {"without": [VOLCANO]},
+         [f"Volcano: PodGroup ({VOLCANO}/v1beta1) is not served; qwen needs v1.12.3",
+          "not have Volcano; install it, or use backend Kueue"]),
+        (plan(nodes=2, scheduling=QUEUED), {"without": ["kueue.x-k8s.io"]},
+         ["Kueue: kueue.x-k8s.io is not served; qwen needs v0.11.0",
+          "does not have Kueue; install it, or use backend Volcano"]),
         (plan(nodes=2), {"provider": "volcano"}, ["of every pod of qwen; remove gangScheduling"]),
         (plan(), {"provider": "volcano"}, []),
-        (
-            plan("a", router()),
-            {"without": ["InferenceObjective"]},
-            ["is not served (v1alpha2 is); a needs v1.0.0 to v1.5.0: kubectl apply"],
-        ),
+        (plan("a", router()), {"without": ["InferenceObjective"]},
+         ["is not served (v1alpha2 is); a needs v1.0.0 to v1.5.0: kubectl apply"]),
         (plan("a", router(V1_5)), {"without": ["InferenceObjective"]}, []),
-        (
-            plan("a", router(gateway={"implementation": "istio"})),
-            {"without": ["networking.istio.io"]},
-            ["Istio v1.22.0 or later: DestinationRule (networking.istio.io/v1) is not served; a"],
-        ),
-        (plan(resourceClaims=[CLAIM], gpus=None), {}, []),
-        (
-            plan(resourceClaims=[CLAIM], gpus=None),
-            {"without": ["resource.k8s.io"]},
-            [
-                "ResourceClaimTemplate (resource.k8s.io/v1) is not served; qwen needs it: Kub",
-                "resource allocation: resource.k8s.io is not served; qwen needs it",
-            ],
-        ),
-        (
-            plan(gpus=None, resourceClaims=[{"name": "a", "claimName": "b"}]),
-            {
-                "without": ["resource.k8s.io"],
-                "more": [("resource.k8s.io/v1beta1", "ResourceClaim")],
-                "objects": [stored("resource.k8s.io/v1beta1", "ResourceClaim", "b", "default")],
-            },
-            [],
-        ),
-        (
-            plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC]}),
-            {"without": ["custom.metrics.k8s.io"]},
-            ["Metrics of pods: custom.metrics.k8s.io is not served; qwen needs it: an adapter"],
-        ),
-        (
-            plan(autoscaling={"maxReplicas": 3, "metrics": [{**METRIC, "source": "External"}]}),
-            {"without": ["external.metrics.k8s.io"]},
-            ["External metrics: external.metrics.k8s.io is not served; qwen needs it"],
-        ),
-        (
-            plan(nodes=2, scheduling=NATIVE),
-            {},
-            [NATIVE_TEXT, "install it, or use backend Volcano or Kueue"],
-        ),
-        (
-            plan(nodes=2, scheduling=NATIVE),
-            {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]},
-            ["warning: Gangs of Kubernetes: qwen needs the feature gate GenericWorkload in the"],
-        ),
+        (ISTIO, {"without": ["networking.istio.io"]},
+         ["Istio v1.22.0 or later: DestinationRule (networking.istio.io/v1) is not served; a"]),
+        (CLAIMING, {}, []),
+        (CLAIMING, {"without": ["resource.k8s.io"]},
+         ["ResourceClaimTemplate (resource.k8s.io/v1) is not served; qwen needs it: Kub",
+          "resource allocation: resource.k8s.io is not served; qwen needs it"]),
+        (NAMED_CLAIM, OLD_CLAIMS, []),
+        (SCALED, {"without": ["custom.metrics.k8s.io"]},
+         ["Metrics of pods: custom.metrics.k8s.io is not served; qwen needs it: an adapter"]),
+        (SCALED_EXTERNALLY, {"without": ["external.metrics.k8s.io"]},
+         ["External metrics: external.metrics.k8s.io is not served; qwen needs it"]),
+        (plan(nodes=2, scheduling=NATIVE), {},
+         [NATIVE_TEXT, "install it, or use backend Volcano or Kueue"]),
+        (plan(nodes=2, scheduling=NATIVE), NATIVE_SERVED,
+         ["warning: Gangs of Kubernetes: qwen needs the feature gate GenericWorkload in the"]),
     ],
-)
-def test_missing_product_is_named_with_what_installs_it(
-    given: Any, changed: Any, expected: list[str]
+)  # fmt: skip
+def test_missing_product_names_its_installation(
+    service: Any, changed: Any, expected: list[str]
 ) -> None:
-    found = findings(given, at=cluster(**changed))
+    found = findings(service, at=cluster(**changed))
     assert len(found) == len(expected), found
     assert all(part in text for part, text in zip(expected, found, strict=True)), found
 
@@ -263,9 +231,7 @@ def test_missing_product_is_named_with_what_installs_it(
          "Gateway API: HTTPRoute has no field spec.rules[0].timeouts; every needs v1.0.0 or"),
     ],
 )  # fmt: skip
-def test_field_that_the_kind_lacks_is_found_by_the_dry_run(
-    field: str, words: str, expected: str
-) -> None:
+def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> None:
     message = f"failed to create typed patch object (default/x; y, Kind={field}): {words}"
 
     def reject(manifest: Any) -> Any:
@@ -292,15 +258,13 @@ def test_field_that_the_kind_lacks_is_found_by_the_dry_run(
         ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace what is broken"),
     ],
 )  # fmt: skip
-def test_features_depend_on_the_release_of_kubernetes(
-    pod: Any, release: str, expected: str | None
-) -> None:
+def test_feature_needs_release_of_kubernetes(pod: Any, release: str, expected: str | None) -> None:
     found = findings(plan(pod=pod), at=cluster(version=release))
     assert len(found) == (expected is not None), found
     assert expected is None or found[0].startswith(expected)
 
 
-def test_features_of_pickers_and_autoscalers() -> None:
+def test_feature_of_picker_and_autoscaler() -> None:
     (found,) = findings(plan("a", router()), at=cluster(version="v1.29.3"))
     assert found.startswith("warning: Sleeping hooks: need the feature gate")
     behavior = {"scaleUp": {"tolerance": "50m"}}
@@ -320,9 +284,7 @@ def test_features_of_pickers_and_autoscalers() -> None:
         (["gangSchedulingManagement: {schedulerProvider: volcano}", "own: !Ref x"], "is on"),
     ],
 )
-def test_gang_provider_in_the_configuration_of_the_manager(
-    texts: list[str], expected: str | None
-) -> None:
+def test_gang_provider_of_manager_is_reported(texts: list[str], expected: str | None) -> None:
     maps = [configuration("lws", "lws.x-k8s.io", text) for text in texts]
     at = cluster(objects=[manager("lws", "lws:v0.9.0"), *maps])
     found = findings(plan(nodes=2), at=at, LeaderWorkerSet="lws")
@@ -330,7 +292,7 @@ def test_gang_provider_in_the_configuration_of_the_manager(
     assert expected is None or expected in found[0]
 
 
-def test_kueue_that_does_not_manage_leader_worker_sets() -> None:
+def test_kueue_without_leader_worker_sets_is_reported() -> None:
     other = configuration("k", "kueue.x-k8s.io", "integrations: {frameworks: [batch/job]}")
     at = cluster(objects=[other, manager("k", "kueue:v0.15.2")])
     (found,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="k")
@@ -343,25 +305,25 @@ def test_kueue_that_does_not_manage_leader_worker_sets() -> None:
     assert found.startswith("warning: Kueue: its configuration was not found in namespace none")
 
 
-def test_missing_objects_and_quotas_name_the_service() -> None:
+def test_missing_object_and_quota_name_the_service() -> None:
     quota = stored("v1", "ResourceQuota", "gpus", "default",
                    spec={"hard": {"requests.nvidia.com/gpu": "0"}})  # fmt: skip
-    given = plan(pod={"priorityClassName": "high"})
-    over, missing = findings(given, at=cluster(objects=[quota]))
+    service = plan(pod={"priorityClassName": "high"})
+    over, missing = findings(service, at=cluster(objects=[quota]))
     assert over.startswith("warning: qwen: metadata.namespace: ResourceQuota gpus in default")
     assert missing.startswith(
         "warning: qwen: roles[0].template.spec.priorityClassName: the cluster has no PriorityClass"
     )
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = findings(EVERYTHING, at=FakeCluster(without={api for api in KINDS if "." in api}))
     errors = [text for text in found if not text.startswith("warning")]
     assert len(errors) == 6
     assert all("every" in text for text in errors)
 
 
-def test_denied_reads_are_warnings() -> None:
+def test_denied_read_is_a_warning() -> None:
     at = cluster(denied=["customresourcedefinitions", "deployments", "configmaps"])
     found = findings(plan(nodes=2), at=at)
     assert all(text.startswith("warning: ") for text in found)
@@ -382,7 +344,7 @@ def test_findings_have_rules() -> None:
     }
 
 
-def test_releases_are_found() -> None:
+def test_installed_releases_are_read() -> None:
     checked = Prerequisites(cluster(), [EVERYTHING])
     assert checked.findings() == []
     assert checked.releases == {
@@ -402,7 +364,7 @@ def test_release_of_a_tag(text: str, release: Any) -> None:
     assert parse_release(text) == release
 
 
-def test_every_row_says_what_installs_it() -> None:
+def test_every_product_has_an_installation() -> None:
     for row in PRODUCTS:
         assert row.wanted.rpartition(": ")[2]
         assert row.least is None or format_release(row.last or row.least).startswith("v")

@@ -31,8 +31,8 @@ def plan(
     **role: Any,
 ) -> Any:
     container = samples.container(gpus=gpus)
-    own = samples.role(replicas=replicas, template=samples.template(container), **role)
-    spec = {"namespace": namespace, "roles": [own], "schedulingStrategy": scheduling or {}}
+    serving = samples.role(replicas=replicas, template=samples.template(container), **role)
+    spec = {"namespace": namespace, "roles": [serving], "schedulingStrategy": scheduling or {}}
     spec |= {} if layout is None else {"layout": layout}
     return plan_service(InferenceServiceArgs.model_validate(spec), name)
 

@@ -41,7 +41,7 @@ class FakeApi(FakeCluster):
         super().__init__(without=kinds, more=[(f"{LWS}/v1", "LeaderWorkerSet")], reject=refuse)
 
     def of_kind(self, kind: str) -> list[Manifest]:
-        return [each for each in self.sent if each["kind"] == kind]
+        return [item for item in self.sent if item["kind"] == kind]
 
 
 def check(
@@ -50,7 +50,7 @@ def check(
     """Return the findings of a service, without kinds that the fake does not have."""
     api: Any = FakeApi(refuse)
     (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    return [each for each in found if each.rule != "kind-not-installed"]
+    return [finding for finding in found if finding.rule != "kind-not-installed"]
 
 
 def of_kind(kind: str, status: Manifest) -> Callable[[Manifest], Reply | None]:
@@ -75,7 +75,7 @@ LEADING = service(
 )
 
 
-def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
+def objects_of_kind(plan: ServicePlan, kind: str) -> list[Manifest]:
     return [
         rendered.manifest
         for rendered in list_dry_run_objects(plan)
@@ -85,14 +85,14 @@ def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
 
 def test_each_distinct_object_is_sent_once() -> None:
     manifest = prefill_decode(decode={"replicas": 7, "multinode": nodes(2)})
-    kinds = Counter(each.manifest["kind"] for each in list_dry_run_objects(plan_of(manifest)))
+    kinds = Counter(item.manifest["kind"] for item in list_dry_run_objects(plan_of(manifest)))
     # One prefiller; a leader and a worker of one decoder of seven.
     assert (kinds["LeaderWorkerSet"], kinds["StatefulSet"], kinds["Pod"]) == (2, 3, 3)
     assert kinds["PodGroup"] == 1
 
 
 def test_derived_pods_match_those_of_leader_worker_set() -> None:
-    leader, worker = tried_of(plan_of(LEADING), "Pod")
+    leader, worker = objects_of_kind(plan_of(LEADING), "Pod")
     lws = "leaderworkerset.sigs.k8s.io"
     assert leader["metadata"]["name"] == "svc-inference-0-0"
     assert leader["spec"]["hostname"] == "svc-inference-0-0"
@@ -110,13 +110,13 @@ def test_derived_pods_match_those_of_leader_worker_set() -> None:
 def test_unique_subdomains_of_workers() -> None:
     policy = {"subdomainPolicy": "UniquePerReplica"}
     manifest = service(role(multinode=nodes(2), networkConfig=policy))
-    leader, worker = tried_of(plan_of(manifest), "Pod")
+    leader, worker = objects_of_kind(plan_of(manifest), "Pod")
     assert leader["spec"]["subdomain"] == "svc-inference-0"
     assert worker["spec"]["subdomain"] == "svc-inference-0-0"
 
 
 def test_stateful_set_has_a_free_name() -> None:
-    (stateful_set,) = tried_of(plan_of(service()), "StatefulSet")
+    (stateful_set,) = objects_of_kind(plan_of(service()), "StatefulSet")
     assert stateful_set["metadata"]["name"] != "svc-inference-0"
     template_labels = stateful_set["spec"]["template"]["metadata"]["labels"]
     assert stateful_set["spec"]["selector"]["matchLabels"].items() <= template_labels.items()
@@ -124,7 +124,9 @@ def test_stateful_set_has_a_free_name() -> None:
 
 def test_picker_pod_is_sent_without_its_account() -> None:
     pickers = [
-        each for each in tried_of(plan_of(routed()), "Pod") if "-epp-" in each["metadata"]["name"]
+        item
+        for item in objects_of_kind(plan_of(routed()), "Pod")
+        if "-epp-" in item["metadata"]["name"]
     ]
     assert len(pickers) == 1
     assert "serviceAccountName" not in pickers[0]["spec"]
@@ -136,7 +138,7 @@ def test_rejected_worker_is_reported_at_its_template() -> None:
         return (422, RECORDED["unsupported"]) if its else None
 
     found = check(LEADING, worker)
-    assert [each.path for each in found] == ["roles[0].workerTemplate.spec.containers[0]"]
+    assert [finding.path for finding in found] == ["roles[0].workerTemplate.spec.containers[0]"]
 
 
 def test_same_cause_is_reported_once() -> None:
@@ -174,12 +176,12 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
         )
     )
     (all_found,) = check_on_api_server(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
-    (found,) = [each for each in all_found if each.rule == "api-server-refuses"]
+    (found,) = [finding for finding in all_found if finding.rule == "api-server-refuses"]
     assert found.severity is Severity.WARNING
     assert found.path == f"roles[0].template.spec.{field}"
     assert "forbidden" not in found.message
     # Judged without it.
-    assert [field in each["spec"] for each in api.of_kind("Pod")] == [True, False]
+    assert [field in item["spec"] for item in api.of_kind("Pod")] == [True, False]
 
 
 def test_each_missing_reference_is_reported_once() -> None:
@@ -196,7 +198,7 @@ def test_each_missing_reference_is_reported_once() -> None:
             template=template(serviceAccountName="absent", runtimeClassName="absent"),
         )
     )
-    assert [each.path for each in check(manifest, refuse)] == [
+    assert [finding.path for finding in check(manifest, refuse)] == [
         "roles[0].template.spec.serviceAccountName",
         "roles[0].template.spec.runtimeClassName",
     ]
@@ -209,16 +211,16 @@ def test_missing_namespace_falls_back_to_default() -> None:
         lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
     )
     (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    (found,) = [each for each in all_found if each.rule != "kind-not-installed"]
+    (found,) = [finding for finding in all_found if finding.rule != "kind-not-installed"]
     assert (found.rule, found.severity) == ("api-server-not-asked", Severity.INFO)
     assert found.path == "metadata.namespace"
-    assert {each["metadata"]["namespace"] for each in api.sent} == {"absent", "default"}
+    assert {item["metadata"]["namespace"] for item in api.sent} == {"absent", "default"}
 
 
 def test_missing_kind_is_a_warning() -> None:
     api: Any = FakeApi()
     (found,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
-    pools = [each for each in found if "InferencePool" in each.message]
+    pools = [finding for finding in found if "InferencePool" in finding.message]
     assert [(pool.rule, pool.severity) for pool in pools] == [
         ("kind-not-installed", Severity.WARNING)
     ]
@@ -337,5 +339,5 @@ def test_unknown_values_are_replaced_by_stand_ins() -> None:
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
     api: Any = FakeApi(of_pods(status))
     (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    assert [each for each in found if each.rule == "api-server-refuses"] == []
-    assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}
+    assert [finding for finding in found if finding.rule == "api-server-refuses"] == []
+    assert {item["spec"]["containers"][0]["image"] for item in api.of_kind("Pod")} == {"unknown"}

@@ -1,4 +1,4 @@
-"""What is printed at a terminal, and in a pipe."""
+"""Output at a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
 
 
 def between(old: dict[str, Any], new: dict[str, Any]) -> Difference:
-    """What `diff` finds between two services."""
+    """The difference between two services."""
     plans = plan_of(old), plan_of(new)
     return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))

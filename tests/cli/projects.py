@@ -19,9 +19,9 @@ config = pulumi.Config()
 """
 
 
-def messages(told: Recording | ProgramError) -> tuple[str, ...]:
-    """The texts of what a run found."""
-    return tuple(finding.message for finding in told.findings)
+def messages(printed: Recording | ProgramError) -> tuple[str, ...]:
+    """The messages of a run."""
+    return tuple(finding.message for finding in printed.findings)
 
 
 def frames(problem: ProgramError) -> tuple[str, ...]:

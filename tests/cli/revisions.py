@@ -1,4 +1,4 @@
-"""What the repositories of `diff --base` hold."""
+"""Contents of the repositories of `diff --base`."""
 
 from __future__ import annotations
 

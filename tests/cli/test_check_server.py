@@ -22,7 +22,7 @@ RECORDED = json.loads(
 )
 
 
-def test_answers_stand_at_the_lines_of_their_services(
+def test_answers_have_the_lines_of_their_services(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = warning(API_SERVER_NOT_ASKED, ("roles", 0, "name"), "of the server")
@@ -68,8 +68,8 @@ def test_missing_objects_are_warnings_at_their_lines(
         "serviceAccountName": "ServiceAccount robot",
         "volumes[0].secret.secretName": "Secret absent",
     }
-    found = [line for line in printed("--server") if "warning" in line]
-    for line, (field, name) in zip(sorted(found), expected.items(), strict=True):
+    actual = [line for line in printed("--server") if "warning" in line]
+    for line, (field, name) in zip(sorted(actual), expected.items(), strict=True):
         number = 1 + next(n for n, text in enumerate(lines) if name.split()[1] in text)
         assert line == (
             f"{path}:{number}: warning: roles[0].template.spec.{field}: namespace default has no "

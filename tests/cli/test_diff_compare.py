@@ -1,4 +1,4 @@
-"""What a comparison finds, and what it says of running pods."""
+"""Comparisons, and their notes about running pods."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def deployment(name: str = "web", image: str = "a", **metadata: Any) -> Manifest
 
 
 def effect(difference: Difference, role: str = "decode") -> RoleEffect:
-    (found,) = (each for each in difference.effects if each.role == role)
-    return found
+    (actual,) = (entry for entry in difference.effects if entry.role == role)
+    return actual
 
 
 IMAGE = {"template": pods(vllm={"image": "b"})}
@@ -105,7 +105,7 @@ RESTARTS = [
 
 
 @pytest.mark.parametrize(("spec", "reason"), RESTARTS)
-def test_what_restarts_a_replica(spec: Manifest, reason: str) -> None:
+def test_change_restarts_replicas(spec: Manifest, reason: str) -> None:
     difference = compare([lws()], [lws(**spec)])
     only = effect(difference)
     assert only.reason == reason
@@ -114,7 +114,7 @@ def test_what_restarts_a_replica(spec: Manifest, reason: str) -> None:
     assert difference.notes == (note,)
 
 
-def test_the_revision_is_not_told_beside_what_changed_it() -> None:
+def test_revision_is_hidden_if_another_field_changed() -> None:
     (change,) = compare([lws()], [lws(**IMAGE)]).objects
     path = "spec.leaderWorkerTemplate.workerTemplate.spec.containers[vllm].image"
     assert change.fields == (FieldChange(path, "changed", "a", "b"),)
@@ -136,7 +136,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_what_no_update_can_do_is_a_replacement(field: str) -> None:
+def test_change_of_an_immutable_field_is_a_replacement(field: str) -> None:
     before, after = REFUSED[field]
     difference = compare([lws(**before)], [lws(**after)])
     assert [change.action for change in difference.objects] == ["replaced"]
@@ -290,7 +290,7 @@ def test_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> No
     assert list(compare(old, new).notes) == notes
 
 
-def test_absurd_counts_are_not_listed() -> None:
+def test_replicas_of_absurd_counts_are_not_listed() -> None:
     difference = compare([whole(3)], [whole(10**12)])
     assert effect(difference).role_change == f"replicas 3 -> {10**12}"
     assert "decode-3..decode-9999" in to_text(difference)
@@ -305,7 +305,7 @@ def test_totals() -> None:
 
 
 @pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])
-def test_a_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> None:
+def test_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> None:
     def hidden(text: str) -> Manifest:
         manifest = lws()
         template = {**manifest["spec"]["leaderWorkerTemplate"], "workerTemplate": text}
@@ -319,7 +319,7 @@ def test_a_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> Non
     assert not compare([hidden("<secret\0a>")], [hidden("<secret\0a>")])
 
 
-def test_a_secret_pod_template_of_a_deployment_restarts_it() -> None:
+def test_secret_pod_template_of_a_deployment_restarts_it() -> None:
     old, new = ({**deployment(), "spec": {"template": f"<secret\0{n}>"}} for n in (1, 2))
     assert "restarts" in to_text(compare([old], [new]))
 

@@ -1,4 +1,4 @@
-"""`diff` masks what `check` knows to be a credential, in every form of its output."""
+"""`diff` masks the credentials that `check` finds, in every output format."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def config(value: str, look: str) -> list[Any]:
 
 
 CASES = {
-    "variables and arguments": lambda *held: [service(role(template=pods(*held)))],
-    "a script": lambda *held: [service(role(template=script(*held)))],
-    "several nodes": lambda *held: [
-        service(role(template=pods(*held), multinode={"nodeCount": 2}))
+    "variables and arguments": lambda *stream: [service(role(template=pods(*stream)))],
+    "a script": lambda *stream: [service(role(template=script(*stream)))],
+    "several nodes": lambda *stream: [
+        service(role(template=pods(*stream), multinode={"nodeCount": 2}))
     ],
     "a Secret": secret,
     "a ConfigMap": config,
@@ -77,14 +77,14 @@ def test_changed_credentials_are_a_difference_that_is_not_shown(
     sides = [str(tmp_path / f"{name}.yaml") for name in ("old", "new")]
     assert main(["diff", *sides, "--output", form]) == 1
     out, err = capsys.readouterr()
-    for held in (OLD, NEW, *HF, "\0"):
-        assert held not in out + err
+    for stream in (OLD, NEW, *HF, "\0"):
+        assert stream not in out + err
     assert "secret" in out
     assert main(["diff", *sides, "--output", form, "--show-secrets"]) == 1
     assert NEW in capsys.readouterr().out
 
 
-def test_the_same_credential_is_no_difference(tmp_path: Path) -> None:
+def test_same_credential_is_no_difference(tmp_path: Path) -> None:
     path = tmp_path / "same.yaml"
     path.write_text(yaml.safe_dump(service(role(template=pods(OLD, HF[0])))))
     assert main(["diff", str(path), str(path)]) == 0

@@ -1,4 +1,4 @@
-"""What a comparison says of an image with another release of its engine."""
+"""Notes about an image with another release of its engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def notes(old: list[Any], new: list[Any]) -> list[str]:
     return [note for note in compare(old, new).notes if "vLLM" in note]
 
 
-def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
+def test_removed_arguments_are_noted_once_for_each_role() -> None:
     old, new = objects("0.11.0", OLD, replicas=3), objects("0.33.0", NEW, replicas=3)
     removed, defaults = notes(old, new)
     assert removed == (
@@ -43,11 +43,11 @@ def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
     )
 
 
-def test_all_forms_have_them() -> None:
-    found = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
-    assert "no longer accepts --task" in to_text(found)
-    assert "no longer accepts --task" in to_markdown(found)
-    (change,) = to_json(found)["engines"]
+def test_all_formats_contain_changed_arguments() -> None:
+    actual = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
+    assert "no longer accepts --task" in to_text(actual)
+    assert "no longer accepts --task" in to_markdown(actual)
+    (change,) = to_json(actual)["engines"]
     assert {key: change[key] for key in ("service", "namespace", "role", "engine")} == {
         "service": "svc",
         "namespace": "default",
@@ -61,13 +61,13 @@ def test_all_forms_have_them() -> None:
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "0.11.0-patched", "0.99.0"])
-def test_nothing_is_said_of_the_same_release_or_one_that_is_not_known(release: str) -> None:
-    found = compare(objects("0.11.0", OLD), objects(release, ["--model", "n"]))
-    assert found.objects
-    assert found.engines == ()
+def test_equal_and_unknown_releases_have_no_notes(release: str) -> None:
+    actual = compare(objects("0.11.0", OLD), objects(release, ["--model", "n"]))
+    assert actual.objects
+    assert actual.engines == ()
 
 
-def test_a_launchers_script_is_read() -> None:
+def test_script_of_a_launcher_is_parsed() -> None:
     wide = {"nodeCount": 2, "launcher": "ray"}
 
     def made(release: str, args: list[str]) -> list[Any]:
@@ -77,11 +77,11 @@ def test_a_launchers_script_is_read() -> None:
         return list(render(plan_service(args_)))
 
     (change,) = compare(made("0.11.0", OLD), made("0.17.1", NEW)).engines
-    assert [each.name for each in change.removed] == ["--task"]
+    assert [entry.name for entry in change.removed] == ["--task"]
 
 
 @pytest.mark.parametrize("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])
-def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
+def test_invalid_manifests_are_skipped(containers: Any) -> None:
     old, new = (
         {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",

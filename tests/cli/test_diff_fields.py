@@ -15,7 +15,7 @@ from fusioninfer_pulumi.cli.diff import FieldChange, compare
 Manifest = dict[str, Any]
 
 
-def test_who_is_who() -> None:
+def test_objects_are_matched_by_identity() -> None:
     old = {"apiVersion": "x/v1beta1", "kind": "K", "metadata": {"name": "n"}}
     new = {"apiVersion": "x/v1", "kind": "K", "metadata": {"name": "n", "namespace": "default"}}
     (change,) = compare([old], [new]).objects
@@ -56,17 +56,17 @@ def test_who_is_who() -> None:
         ({"a.b/c": {"d": 1}}, {"a.b/c": {"d": 2}}, [("[a.b/c].d", 1, 2, "changed")]),
     ],
 )
-def test_fields(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
+def test_field_changes(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
     base = {"kind": "K", "metadata": {"name": "n"}}
-    found = [change.fields for change in compare([{**base, **old}], [{**base, **new}]).objects]
-    assert found == (
+    actual = [change.fields for change in compare([{**base, **old}], [{**base, **new}]).objects]
+    assert actual == (
         [tuple(FieldChange(path, kind, *values) for path, *values, kind in expected)]
         if expected
         else []
     )
 
 
-def test_equal_objects_cost_little_and_load_nothing() -> None:
+def test_comparing_equal_objects_imports_nothing() -> None:
     containers = [{"name": f"c{n}", "image": "a", "args": ["a", "b"]} for n in range(5)]
     many = [
         {"kind": "K", "metadata": {"name": f"n{n}", "labels": {"a": "b"}}, "spec": containers}

@@ -1,4 +1,4 @@
-"""Restarts of services in the order of the rollout, and what is said of their replicas."""
+"""Restarts in the order of the rollout, and notes about replicas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DOWN = ["decode-2", "decode-1", "decode-0"]
 
 
 @pytest.mark.parametrize(
-    ("rollout", "at_a_time", "told"),
+    ("rollout", "at_a_time", "printed"),
     [
         ({}, 1, "decode-2..decode-0, 1 at a time"),
         ({"maxUnavailable": 2}, 2, "decode-2..decode-0, 2 at a time"),
@@ -50,70 +50,70 @@ DOWN = ["decode-2", "decode-1", "decode-0"]
     ],
 )
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_one_role(rollout: Manifest, at_a_time: int, told: str, layout: str) -> None:
-    found = changed("decode", rollout=rollout, layout=layout)
+def test_order_of_one_role(rollout: Manifest, at_a_time: int, printed: str, layout: str) -> None:
+    actual = changed("decode", rollout=rollout, layout=layout)
     # Who updates several replicas of one set is the cluster, which may be slower.
     at_most = layout == "PerRole" and at_a_time > 1 and "Recreate" not in rollout.values()
     if at_most:
-        told = f"decode-2..decode-0, up to {at_a_time} at a time"
+        printed = f"decode-2..decode-0, up to {at_a_time} at a time"
     stages = [stage(DOWN, at_a_time, atMost=at_most)]
-    assert order(found) == [{"role": "decode", "order": stages, "after": [], "held": []}]
-    assert told in to_text(found)
-    assert f"| {told} |" in to_markdown(found)
+    assert order(actual) == [{"role": "decode", "order": stages, "after": [], "held": []}]
+    assert printed in to_text(actual)
+    assert f"| {printed} |" in to_markdown(actual)
 
 
-def test_roles_one_after_the_other() -> None:
+def test_order_of_sequential_roles() -> None:
     sequential = {"roleOrder": "Sequential"}
-    found = changed("prefill", "decode", role_fields={"replicas": 2}, rollout=sequential)
-    assert [each["after"] for each in order(found)] == [[], ["prefill"]]
-    assert "after prefill: decode-1, decode-0, 1 at a time" in to_markdown(found)
+    actual = changed("prefill", "decode", role_fields={"replicas": 2}, rollout=sequential)
+    assert [entry["after"] for entry in order(actual)] == [[], ["prefill"]]
+    assert "after prefill: decode-1, decode-0, 1 at a time" in to_markdown(actual)
     # A role that does not change is waited for by nobody.
     old = service(serving("prefill", "a"), serving("decode", "a"), rollout=sequential)
     new = service(serving("prefill", "a"), serving("decode", "b"), rollout=sequential)
-    assert [each["after"] for each in order(between(old, new))] == [[], []]
+    assert [entry["after"] for entry in order(between(old, new))] == [[], []]
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_a_partition_holds_back(layout: str) -> None:
-    found = changed("decode", rollout={"partition": 2}, layout=layout)
-    (effect,) = to_json(found)["effects"]
+def test_replicas_below_the_partition_are_kept(layout: str) -> None:
+    actual = changed("decode", rollout={"partition": 2}, layout=layout)
+    (effect,) = to_json(actual)["effects"]
     assert effect["restarts"] == ["decode-2"]
     assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
     assert effect["order"] == [stage(["decode-2"], 1)]
-    assert "below the partition, keep the old pod template: decode-0, decode-1" in found.notes
+    assert "below the partition, keep the old pod template: decode-0, decode-1" in actual.notes
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_a_partition_that_is_lowered_is_a_difference(layout: str) -> None:
-    held, free = (
+def test_partition_that_is_lowered_is_a_difference(layout: str) -> None:
+    stream, free = (
         service(serving("decode", "a"), rollout={"partition": lowest}, layout=layout)
         for lowest in (2, 0)
     )
-    found = between(held, free)
-    assert found
-    assert found.notes[-1].startswith("no longer below the partition: ")
-    for told in (to_text(found), to_markdown(found)):
-        assert "no longer below the partition" in told
-        assert ("objects: none changed" in told) is (layout == "PerReplica")
-        assert "no difference" not in told
-    assert not between(held, held)
-    assert "no longer below" not in "".join(between(free, held).notes)
+    actual = between(stream, free)
+    assert actual
+    assert actual.notes[-1].startswith("no longer below the partition: ")
+    for printed in (to_text(actual), to_markdown(actual)):
+        assert "no longer below the partition" in printed
+        assert ("objects: none changed" in printed) is (layout == "PerReplica")
+        assert "no difference" not in printed
+    assert not between(stream, stream)
+    assert "no longer below" not in "".join(between(free, stream).notes)
 
 
 def test_optional_replicas_restart_last_and_together() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"decode": 2}}}
     nodes = {"replicas": 4, "multinode": {"nodeCount": 2, "launcher": "none"}}
-    found = changed("decode", role_fields=nodes, schedulingStrategy=minimum)
-    (effect,) = order(found)
+    actual = changed("decode", role_fields=nodes, schedulingStrategy=minimum)
+    (effect,) = order(actual)
     assert effect["order"] == [
         stage(["decode-1", "decode-0"], 1),
         stage(["decode-3", "decode-2"], 2),
     ]
-    told = "decode-1, decode-0, 1 at a time, then decode-3, decode-2 together"
-    assert told in to_markdown(found)
+    printed = "decode-1, decode-0, 1 at a time, then decode-3, decode-2 together"
+    assert printed in to_markdown(actual)
 
 
-def test_what_must_be_replaced_is_not_paced() -> None:
+def test_replacements_happen_together() -> None:
     nodes = {"multinode": {"nodeCount": 4, "launcher": "none"}}
     old, new = (
         service(serving("decode", "a", **nodes, subGroupPolicy={"subGroupSize": size}))
@@ -123,33 +123,33 @@ def test_what_must_be_replaced_is_not_paced() -> None:
     assert effect["order"] == [stage(DOWN, 3)]
 
 
-def test_the_same_service_in_two_clusters_has_no_one_order() -> None:
+def test_service_in_two_clusters_has_no_order() -> None:
     plans = [[plan_of(service(serving("decode", tag)))] * 2 for tag in "ab"]
-    objects = [[each for plan in side for each in render(plan)] for side in plans]
+    objects = [[entry for plan in side for entry in render(plan)] for side in plans]
     (effect,) = to_json(compare(*objects, plans=(plans[0], plans[1])))["effects"]
     assert len(effect["restarts"]) == 6
     assert effect["order"] == []
 
 
-def test_rendered_files_tell_no_order() -> None:
+def test_rendered_files_have_no_order() -> None:
     plans = [plan_of(service(serving("decode", tag))) for tag in "ab"]
-    found = compare(*(list(render(plan)) for plan in plans))
-    (effect,) = to_json(found)["effects"]
+    actual = compare(*(list(render(plan)) for plan in plans))
+    (effect,) = to_json(actual)["effects"]
     assert effect["restarts"] == ["decode-0", "decode-1", "decode-2"]
     assert effect["order"] == []
-    assert "at a time" not in to_markdown(found)
+    assert "at a time" not in to_markdown(actual)
 
 
-def test_serving_groups_take_turns() -> None:
-    found = changed("decode", role_fields={"replicas": 2}, groups=2, rollout={"level": "Group"})
-    (effect,) = order(found)
+def test_serving_groups_restart_in_order() -> None:
+    actual = changed("decode", role_fields={"replicas": 2}, groups=2, rollout={"level": "Group"})
+    (effect,) = order(actual)
     names = ["1-decode-1", "1-decode-0", "0-decode-1", "0-decode-0"]
     assert effect["order"] == [stage(names, 2, groups=1)]
-    told = "1-decode-1, 1-decode-0, 0-decode-1, 0-decode-0, 1 group at a time"
-    assert f"| {told} |" in to_markdown(found)
+    printed = "1-decode-1, 1-decode-0, 0-decode-1, 0-decode-0, 1 group at a time"
+    assert f"| {printed} |" in to_markdown(actual)
     everything = {"level": "Group", "maxUnavailable": 2}
-    found = changed("decode", role_fields={"replicas": 2}, groups=2, rollout=everything)
-    assert "0-decode-1, 0-decode-0 together |" in to_markdown(found)
+    actual = changed("decode", role_fields={"replicas": 2}, groups=2, rollout=everything)
+    assert "0-decode-1, 0-decode-0 together |" in to_markdown(actual)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_serving_groups_take_turns() -> None:
         ({"strategy": "AllAtOnce", "partition": 1}, range(1, 4), 3),
     ],
 )
-def test_the_replicas_of_one_set_restart_as_its_rolling_update_says(
+def test_replicas_of_one_lws_follow_its_rolling_update(
     rollout: Any, restarts: range, at_a_time: int
 ) -> None:
     more = {"role_fields": {"replicas": 4}, "layout": "PerRole"}
@@ -178,7 +178,7 @@ LAYOUTS = ("PerReplica", "PerRole")
 
 
 @pytest.mark.parametrize("layouts", [LAYOUTS, LAYOUTS[::-1]])
-def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
+def test_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
     extra = role("extra", replicas=0)
     difference = between(*(service(serving("decode"), extra, layout=name) for name in layouts))
     assert difference.notes[0].startswith(
@@ -189,7 +189,7 @@ def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("layouts", [LAYOUTS, LAYOUTS[::-1]])
-def test_a_role_with_another_name_starts_beside_the_old_one(layouts: tuple[str, str]) -> None:
+def test_renamed_role_starts_before_the_old_one_stops(layouts: tuple[str, str]) -> None:
     old = service(serving("decode", gpus=2), layout=layouts[0])
     new = service(serving("serve", gpus=2), layout=layouts[1])
     assert between(old, new).notes[-1] == (
@@ -201,7 +201,7 @@ def test_a_role_with_another_name_starts_beside_the_old_one(layouts: tuple[str, 
     assert first.startswith("error: wait.level: the old replicas (svc-decode")
 
 
-def test_a_second_service_of_another_layout_is_none() -> None:
+def test_layouts_of_different_services_do_not_conflict() -> None:
     old, more = (
         list(render(plan_of(service(serving("decode"), name=name, layout=layout))))
         for name, layout in zip(("svc", "next"), LAYOUTS, strict=True)
@@ -215,9 +215,9 @@ def grouped(groups: int, replicas: int = 2, **more: Any) -> Manifest:
     return service(role("a", **wide), role("b", replicas=replicas, **wide), groups=groups)
 
 
-def test_why_does_not_say_again_how_many_replicas_there_are() -> None:
-    told = to_markdown(between(grouped(2), grouped(3, restartPolicy="None")))
-    assert "| a | 2 → 3 | 1-a-0, 0-a-0, 1 at a time | 2-a-0 | restart policy changed |" in told
+def test_reason_does_not_repeat_the_replica_count() -> None:
+    printed = to_markdown(between(grouped(2), grouped(3, restartPolicy="None")))
+    assert "| a | 2 → 3 | 1-a-0, 0-a-0, 1 at a time | 2-a-0 | restart policy changed |" in printed
     assert "| a | 2 → 3 | 2-a-0 | replicas 2 → 3 |" in to_markdown(between(grouped(2), grouped(3)))
 
 
@@ -258,16 +258,16 @@ SCALED = "role serve: replicas 2 -> 3 (1 LeaderWorkerSet changed), nothing resta
 def test_up_keeps_the_replicas_that_an_autoscaler_set(
     old: Manifest, new: Manifest, note: str, changed: list[str]
 ) -> None:
-    found = between(old, new)
-    assert note in found.notes
-    assert [change.kind for change in found.objects] == changed
-    paths = [field.path for change in found.objects for field in change.fields]
+    actual = between(old, new)
+    assert note in actual.notes
+    assert [change.kind for change in actual.objects] == changed
+    paths = [field.path for change in actual.objects for field in change.fields]
     assert ("spec.replicas" in paths) is (note == SCALED)
-    for total in found.totals:
+    for total in actual.totals:
         assert (total.pods.before != total.pods.after) is (note == SCALED)
-    for written in (to_text(found), to_markdown(found)):
+    for written in (to_text(actual), to_markdown(actual)):
         assert ("keeps its live replicas" in written) is (note != SCALED)
 
 
-def test_an_unchanged_autoscaled_role_is_no_difference() -> None:
+def test_unchanged_autoscaled_role_is_no_difference() -> None:
     assert between(scaled(2), scaled(2)) == Difference()

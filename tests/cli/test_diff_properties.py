@@ -1,4 +1,4 @@
-"""What holds for the difference of any two lists of manifests, however odd."""
+"""Properties of the difference of any two lists of manifests."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def written(difference: Difference) -> None:
 
 
 @given(LISTS)
-def test_a_list_does_not_differ_from_itself(manifests: list[dict[str, Any]]) -> None:
+def test_list_does_not_differ_from_itself(manifests: list[dict[str, Any]]) -> None:
     assert not compare(manifests, manifests)
     assert compare(manifests, copy.deepcopy(manifests)) == Difference()
 
@@ -126,7 +126,7 @@ def test_any_two_lists_compare_and_swap(
 
     swapped = {(kind, space, name, SWAPPED[action]) for kind, space, name, action in objects(back)}
     assert {manifest for manifest in objects(there) if manifest[3] in ("added", "removed")} == {
-        each for each in swapped if each[3] in ("added", "removed")
+        entry for entry in swapped if entry[3] in ("added", "removed")
     }
     assert [(t.pods.before, t.accelerators.before) for t in sorted_totals(there)] == [
         (t.pods.after, t.accelerators.after) for t in sorted_totals(back)
@@ -135,7 +135,7 @@ def test_any_two_lists_compare_and_swap(
 
 @given(ODD, ODD)
 @examples(3)
-def test_a_change_is_told_exactly_where_there_is_one(old: Any, new: Any) -> None:
+def test_difference_exists_exactly_if_values_differ(old: Any, new: Any) -> None:
     one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))
     difference = compare([one], [other])
     if same(plain(old), plain(new)):
@@ -149,7 +149,9 @@ def test_a_change_is_told_exactly_where_there_is_one(old: Any, new: Any) -> None
 
 
 @given(st.lists(st.tuples(NAMES, st.integers(0, 3)), max_size=6), st.data())
-def test_an_order_of_keys_is_none(pairs: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_order_of_keys_is_not_a_difference(
+    pairs: list[tuple[str, int]], data: st.DataObject
+) -> None:
     spec = dict(pairs)
     shuffled = dict(data.draw(st.permutations(list(spec.items()))))
     manifest = {"kind": "X", "metadata": {"name": "x"}}

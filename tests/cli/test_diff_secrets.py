@@ -1,4 +1,4 @@
-"""`diff` of programs whose secrets change: told, and never shown."""
+"""`diff` of programs whose secrets change shows a difference, and no secret."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def secret(value: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
-def test_a_changed_secret_is_a_difference_that_is_not_shown(compared: Any, form: str) -> None:
+def test_changed_secret_is_a_masked_difference(compared: Any, form: str) -> None:
     status, out = compared(secret("hunter2"), secret("opensesame"), "--output", form)
     assert status == 1
     # Neither the values nor anything made of them.
@@ -62,25 +62,25 @@ def test_a_changed_secret_is_a_difference_that_is_not_shown(compared: Any, form:
     elif form == "json":
         read = json.loads(out)
         assert read["effects"][0]["restarts"] == ["w-0"]
-        fields = [field for held in read["objects"] for field in held["fields"]]
+        fields = [field for stream in read["objects"] for field in stream["fields"]]
         assert [(field["old"], field["new"]) for field in fields] == [("<secret>", "<secret>")] * 2
     else:
         assert "<secret>" in out
 
 
-def test_the_same_secret_is_no_difference(compared: Any) -> None:
+def test_equal_secrets_do_not_differ(compared: Any) -> None:
     assert compared(secret("hunter2"), secret("hunter2"), "--output", "text") == (0, "")
     both = f"pulumi.Output.concat('a', {secret('one')})"
     assert compared(both, both, "--output", "text") == (0, "")
 
 
-def test_a_secret_that_shows_is_shown_on_demand(compared: Any) -> None:
+def test_show_secrets_prints_secrets(compared: Any) -> None:
     status, out = compared(secret("hunter2"), secret("opensesame"), "--show-secrets")
     assert status == 1
     assert "stringData.key: hunter2 -> opensesame\n" in out
 
 
-def test_what_is_encrypted_anew_is_one_note(compared: Any) -> None:
+def test_changed_ciphertext_is_noted_once(compared: Any) -> None:
     read = 'config.require_secret("token")'
     stack = "config:\n  app:token: {secure: %s}\n"
     same = (stack % "v1:a", stack % "v1:a")
@@ -91,12 +91,12 @@ def test_what_is_encrypted_anew_is_one_note(compared: Any) -> None:
     assert "v1:" not in out
 
 
-def test_marks_tell_values_apart_and_go_without_a_trace() -> None:
+def test_marks_distinguish_values_and_are_removed_completely() -> None:
     one, other = Secrets.MARKED.mask("one"), Secrets.MARKED.mask("other")
     assert one != other
     assert one == Secrets.MARKED.mask("one")
-    held = {one: [other, (f"x{one}y",)], "n": None}
-    assert remove_marks(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
+    stream = {one: [other, (f"x{one}y",)], "n": None}
+    assert remove_marks(stream) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
 
 
 TRANSFORMED = """
@@ -136,7 +136,7 @@ def transformed(root: Path, change: str, length: int) -> str:
     return str(root)
 
 
-def test_a_secret_hides_nothing_else_of_a_transformed_object(
+def test_secret_masks_only_its_field_of_a_transformed_object(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sides = [transformed(tmp_path / str(length), LABELLED, length) for length in (4096, 8192)]
@@ -152,7 +152,7 @@ def test_a_secret_hides_nothing_else_of_a_transformed_object(
     assert "team: x" in out
 
 
-def test_what_a_transform_makes_of_a_secret_is_secret(
+def test_value_that_a_transform_derives_from_a_secret_is_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["render", transformed(tmp_path, MOVED, 4096)]) == 0

@@ -1,4 +1,4 @@
-"""How differences are shown in little room, and to readers that interpret what they read."""
+"""Differences in limited space, and escaped for Markdown and terminals."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def text(old: Manifest, new: Manifest) -> list[str]:
         ("a\n", "a", ["    data.k:", "        only the ends of lines differ"]),
     ],
 )
-def test_values(old: Any, new: Any, lines: list[str]) -> None:
+def test_values_are_shown(old: Any, new: Any, lines: list[str]) -> None:
     assert text(config(k=old), config(k=new)) == lines
 
 
-def test_a_long_text_is_cut_in_its_middle_and_says_so() -> None:
+def test_long_text_is_shortened() -> None:
     old, new = ("\n".join(f"{word} {n}" for n in range(200)) for word in ("old", "new"))
     shown = text(config(k=old), config(k=new))
     assert len(shown) == 62
     assert shown[-1] == "        … 341 more lines"
 
 
-def test_an_object_with_many_changes_does_not_fill_screens() -> None:
+def test_object_with_many_changes_does_not_fill_screens() -> None:
     shown = text(config(), config(**{f"k{n}": "v" for n in range(150)}))
     assert shown[0] == "    data.k0: + v"
     assert shown[100:] == ["    … 50 more fields; use --output json to list all"]
 
 
-def test_colour_is_the_callers_choice() -> None:
+def test_colour_is_optional() -> None:
     difference = compare([config(k="a")], [config(k="b")])
     assert "\x1b[33mConfigMap c\x1b[0m" in to_text(difference, color=True)
     assert "\x1b" not in to_text(difference)
@@ -110,7 +110,7 @@ def test_no_value_ends_the_code_block() -> None:
     ]
 
 
-def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
+def test_long_comment_counts_omitted_lines() -> None:
     old = [config(f"c{n}", k="x" * 200, l="a") for n in range(300)]
     new = [config(f"c{n}", k="y" * 200 + str(n), l="b") for n in range(300)]
     shown = to_markdown(compare(old, new))
@@ -126,7 +126,7 @@ def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
     )
 
 
-def test_many_services_do_not_crowd_out_the_fields() -> None:
+def test_many_services_leave_room_for_fields() -> None:
     def own(number: int, size: int) -> Manifest:
         return {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -157,5 +157,5 @@ def test_many_services_do_not_crowd_out_the_fields() -> None:
         (["a-²", "a-3"], "a-², a-3"),
     ],
 )
-def test_runs_of_numbered_names(names: list[str], expected: str) -> None:
+def test_numbered_names_are_shown_as_ranges(names: list[str], expected: str) -> None:
     assert compressed(names) == expected

@@ -35,7 +35,7 @@ def annotated(rule: str) -> Any:
     return service(listening("a", 8000), listening("b", 9000), metadata=metadata)
 
 
-def test_a_warning_is_ignored_by_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warning_is_ignored_by_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, WARNED)
     assert main(["check", path, "--strict"]) == 2
     assert f"[{RULE}]" in capsys.readouterr().err
@@ -45,19 +45,19 @@ def test_a_warning_is_ignored_by_option(tmp_path: Path, capsys: pytest.CaptureFi
     assert RULE not in capsys.readouterr().out
 
 
-def test_a_warning_is_ignored_by_annotation(
+def test_warning_is_ignored_by_annotation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = service(listening("a", 8000), listening("b", 9000), name="other")
     path = written(tmp_path, annotated(f"other-rule, {RULE}"), other)
     assert main(["check", path]) == 0
-    found = [
+    actual = [
         (line.split(": ")[0], line.split()[-1]) for line in capsys.readouterr().err.splitlines()
     ]
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  name: other") + 1
     at = [
         (int(place.rpartition(":")[2] if place != path else 0) > line, rule)
-        for place, rule in found
+        for place, rule in actual
     ]
     assert at == [(True, f"[{RULE}]"), (False, "[ignored-rule-unknown]")]
 
@@ -70,7 +70,7 @@ def test_errors_are_never_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "[ignored-rule-is-error]" in err
 
 
-def test_a_rule_that_does_not_exist_is_not_ignored(
+def test_rule_that_does_not_exist_is_not_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-port-differ"]) == 0
@@ -80,7 +80,7 @@ def test_a_rule_that_does_not_exist_is_not_ignored(
 
 
 @pytest.mark.parametrize("command", ["check", "render", "plan"])
-def test_what_is_only_worth_knowing_is_printed_on_demand(
+def test_verbose_prints_infos(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pods = template(container(gpus=8))
@@ -92,8 +92,8 @@ def test_what_is_only_worth_knowing_is_printed_on_demand(
     quiet = capsys.readouterr()
     assert "gang-all-or-nothing" not in quiet.out + quiet.err
     main([command, path, "--verbose"])
-    told = capsys.readouterr()
-    assert "gang-all-or-nothing" in told.out + told.err
+    printed = capsys.readouterr()
+    assert "gang-all-or-nothing" in printed.out + printed.err
 
 
 BAD = """\
@@ -118,7 +118,7 @@ spec:
 """
 
 
-def told(
+def printed(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
     monkeypatch.chdir(tmp_path)
@@ -129,19 +129,19 @@ def told(
     return out
 
 
-def test_json(
+def test_findings_are_printed_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(told("json", tmp_path, monkeypatch, capsys))
-    places = [(each["rule"], each["file"], each["line"], each["path"]) for each in found]
+    actual = json.loads(printed("json", tmp_path, monkeypatch, capsys))
+    places = [(entry["rule"], entry["file"], entry["line"], entry["path"]) for entry in actual]
     assert ("out-of-range", "bad.yaml", 9, "roles[0].replicas") in places
     assert ("invalid-format", "bad.yaml", 15, "metadata.labels") in places
 
 
-def test_github(
+def test_findings_are_printed_as_workflow_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = told("github", tmp_path, monkeypatch, capsys).splitlines()
+    lines = printed("github", tmp_path, monkeypatch, capsys).splitlines()
     assert lines[0] == (
         "::error file=bad.yaml,line=9,title=out-of-range::"
         "roles[0].replicas: must be at least 0, got -1"
@@ -149,10 +149,10 @@ def test_github(
     assert all(line.startswith("::error file=bad.yaml,line=") for line in lines)
 
 
-def test_sarif(
+def test_findings_are_printed_as_sarif(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = json.loads(told("sarif", tmp_path, monkeypatch, capsys))
+    log = json.loads(printed("sarif", tmp_path, monkeypatch, capsys))
     (run,) = log["runs"]
     known = run["tool"]["driver"]["rules"]
     for result in run["results"]:
@@ -166,7 +166,7 @@ def test_sarif(
     assert log["version"] == "2.1.0"
 
 
-def test_a_correct_service_is_an_empty_report(
+def test_valid_service_has_an_empty_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, service())
@@ -176,7 +176,7 @@ def test_a_correct_service_is_an_empty_report(
         assert (json.loads(out) if out else None) == wanted
 
 
-def test_text_with_commands_for_runners_is_escaped(
+def test_workflow_commands_in_texts_are_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, service(role(replicas="a%\n::error::x")))
@@ -197,7 +197,9 @@ def test_text_with_commands_for_runners_is_escaped(
         (Origin("other", 2), (), None),
     ],
 )
-def test_lines(origin: Origin, location: tuple[str | int, ...], line: int | None) -> None:
+def test_findings_have_lines(
+    origin: Origin, location: tuple[str | int, ...], line: int | None
+) -> None:
     text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
     assert Lines({"f": text}).place(origin, location) == replace(origin, line=line)
 
@@ -223,12 +225,12 @@ def test_lines_of_a_list() -> None:
 
 
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
-def test_a_rule_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_is_explained_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", rule]) == 0
     assert all_rules()[rule].remedy in capsys.readouterr().out
 
 
-def test_the_example_of_a_rule_can_be_checked_as_it_is(
+def test_example_of_a_rule_has_its_finding(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main(["rules", "accelerators-too-few"])
@@ -245,12 +247,12 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == sorted(all_rules())
 
 
-def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "accelerators-to-few"]) == 2
     assert "did you mean accelerators-too-few?" in capsys.readouterr().err
 
 
-def test_sarif_of_an_argument_that_is_no_number(
+def test_sarif_of_an_argument_that_is_not_a_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Its rule was missing in a registry: SARIF, which describes each rule, ended in a traceback.
@@ -289,10 +291,10 @@ def test_completion_in_bash(words: str, wanted: str, capsys: pytest.CaptureFixtu
     assert done.stdout.strip() == wanted
 
 
-def test_rules_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--output", "json"]) == 0
     everything = json.loads(capsys.readouterr().out)
-    assert [each["id"] for each in everything] == sorted(all_rules())
+    assert [entry["id"] for entry in everything] == sorted(all_rules())
     assert main(["rules", "accelerators-too-few", "--output", "json"]) == 0
     one = json.loads(capsys.readouterr().out)
     assert one in everything

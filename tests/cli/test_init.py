@@ -1,4 +1,4 @@
-"""`init`: projects that serve a model, in each language; what they deploy is one service."""
+"""`init` creates the same service in each language."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def objects(properties: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("words", [ONE, PAIR], ids=["one", "pair"])
-def test_a_python_project_deploys_the_same(
+def test_python_project_deploys_the_same(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = made(tmp_path, "python", words)
@@ -57,7 +57,7 @@ def test_a_python_project_deploys_the_same(
 
 
 # That of a project with one role is the template's: tests/test_templates.py.
-def test_a_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
+def test_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
     project = made(tmp_path, "python", PAIR)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def test_a_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("words", [ONE, PAIR], ids=["one", "pair"])
-def test_a_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
     text = (made(tmp_path, "yaml", words) / "Pulumi.yaml").read_text(encoding="utf-8")
     program = yaml.safe_load(text)
     for key, declared in program["config"].items():
@@ -76,13 +76,13 @@ def test_a_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_number_of_gpus_is_written(language: str, tmp_path: Path) -> None:
+def test_gpus_option_is_in_the_project(language: str, tmp_path: Path) -> None:
     project = made(tmp_path, language, ("team/chat", "H100", "--gpus", "4"))
     texts = "".join(path.read_text(encoding="utf-8") for path in project.iterdir())
     assert re.search(r"(?i)\bgpus\W.*4", texts)
 
 
-def test_what_cannot_run_is_not_written(
+def test_invalid_service_writes_no_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_warnings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "did you mean Qwen/Qwen3-32B?" in capsys.readouterr().err
 
 
-def test_files_of_others_stay(
+def test_existing_files_are_not_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -126,8 +126,8 @@ def test_arguments_are_quoted_in_python(tmp_path: Path) -> None:
     project = made(tmp_path, "python", ("team/chat", ODD, "--gpus", "1"))
     tree = ast.parse((project / "test_service.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    (call,) = (each for each in calls if ast.unparse(each.func) == "service_args")
-    keywords = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    (call,) = (entry for entry in calls if ast.unparse(entry.func) == "service_args")
+    keywords = {entry.arg: ast.literal_eval(entry.value) for entry in call.keywords}
     assert keywords == {"accelerator": ODD, "replicas": 3}
 
 

@@ -35,7 +35,7 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "printed"),
     [
         ([], "the following arguments are required: COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
@@ -61,14 +61,14 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_wrong_usage_ends_with_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], printed: str
 ) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     # How the command is used says nothing about a value.
     assert ("usage: fusioninfer-pulumi" in err) != ("wanted" in err or "unknown option" in err)
-    assert told in err.splitlines()[-1]
+    assert printed in err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["--version"]])
@@ -84,7 +84,7 @@ def test_help_and_version_end_with_0(
 
 
 @pytest.mark.parametrize("command", ["render", "plan", "check"])
-def test_a_good_manifest_ends_with_0(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_valid_manifest_ends_with_0(capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([command, STORY_1]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -111,7 +111,7 @@ def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(read) == 2
 
 
-def test_output_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
+def test_closed_output_is_not_success(tmp_path: Path) -> None:
     # `diff OLD NEW | head` would say that nothing changes.
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 200")
     (tmp_path / "many.yaml").write_text(text, encoding="utf-8")
@@ -147,19 +147,19 @@ STREAMS = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
 @pytest.mark.parametrize("case", STREAMS)
-def test_streams_that_fail(case: str) -> None:
-    script, told, status = STREAMS[case]
+def test_failing_streams_have_their_status(case: str) -> None:
+    script, printed, status = STREAMS[case]
     done = shell(script)
-    assert (done.stdout, done.stderr, done.returncode) == ("", told, status)
+    assert (done.stdout, done.stderr, done.returncode) == ("", printed, status)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
-def test_a_device_without_an_end_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_endless_device_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "/dev/zero"]) == 2
     assert capsys.readouterr().err == "/dev/zero: larger than 16 MiB [input-too-large]\n"
 
 
-def test_output_is_utf_8_whatever_the_terminal_says(tmp_path: Path) -> None:
+def test_output_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8").replace("Qwen3-8B", "Qwen3-é中")
     (tmp_path / "wide.yaml").write_text(text, encoding="utf-8")
     done = shell(f"$cli render {tmp_path}/wide.yaml", PYTHONIOENCODING="latin-1")
@@ -167,7 +167,7 @@ def test_output_is_utf_8_whatever_the_terminal_says(tmp_path: Path) -> None:
     assert "Qwen/Qwen3-é中" in done.stdout
 
 
-def test_a_manifest_needs_no_pulumi() -> None:
+def test_reading_a_manifest_does_not_import_pulumi() -> None:
     script = f"""
 import sys
 from fusioninfer_pulumi.cli.main import main
@@ -184,7 +184,7 @@ for command in ("render", "check", "plan --output json", "plan --gpus 8"):
     assert (done.stderr, done.returncode) == ("", 0)
 
 
-def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_options: object) -> int:
         raise KeyboardInterrupt
 
@@ -193,14 +193,14 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "expected"),
     [
         ("--gpus", "--gpus: wanted numbers such as 80,64,48, got '80,x'"),
         ("--nodes", "--nodes: wanted count x accelerators such as 8x8,4x4, got '80,x'"),
     ],
 )
-def test_a_wrong_value_of_an_option_takes_one_line(
-    option: str, said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_option_value_is_reported_in_one_line(
+    option: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", option, "80,x", "a.yaml"]) == 2
-    assert capsys.readouterr().err == f"fusioninfer-pulumi plan: {said}\n"
+    assert capsys.readouterr().err == f"fusioninfer-pulumi plan: {expected}\n"

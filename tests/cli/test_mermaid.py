@@ -41,7 +41,7 @@ def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
     return mermaid([PlanView(plan)])
 
 
-def test_a_service_is_drawn_from_its_clients_to_its_replicas() -> None:
+def test_service_is_drawn_from_its_clients_to_its_replicas() -> None:
     assert service(replicas=2, nodes=2).splitlines() == [
         "flowchart LR",
         '  subgraph service["chat in default: 4 pods, 32 GPUs"]',
@@ -71,14 +71,14 @@ def test_prompts_go_to_prefill_pods_and_their_kv_cache_comes_back() -> None:
     ]
 
 
-def test_many_replicas_are_one_box_and_none_is_said() -> None:
+def test_many_replicas_are_one_box() -> None:
     many = '  role0_all["serve-0 … serve-99<br/>each 8 GPUs"]'
     assert many in service(replicas=100)
     assert '  subgraph role0["serve (worker): scaled to zero"]' in service(replicas=0)
     assert "entry --> role0" not in service(replicas=0)
 
 
-def test_one_is_not_many() -> None:
+def test_single_counts_are_singular() -> None:
     drawn = service(replicas=1)
     assert '"serve (worker): 1 replica"' in drawn
     assert '"chat in default: 1 pod, 8 GPUs"' in drawn
@@ -102,7 +102,7 @@ def test_several_services_are_one_chart() -> None:
         assert "\n".join(marked) in drawn
 
 
-def test_a_service_in_two_clusters_names_the_provider_of_each(
+def test_service_in_two_clusters_names_the_provider_of_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")

@@ -1,4 +1,4 @@
-"""What the command line writes: lines of findings, and YAML."""
+"""Output of the command line: lines of findings, and YAML."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from fusioninfer_pulumi.findings import Finding, Origin, Severity
     "text",
     ["1e3", "1e-2", "0o7", "007", "y", "N", "yes", "on", "1.5", "1", "0x1f", "12:30", "~", ""],
 )
-def test_text_that_reads_like_something_else_is_quoted(text: str) -> None:
+def test_text_that_looks_like_another_type_is_quoted(text: str) -> None:
     written = to_yaml([{"key": text}])
 
     assert written in (f"key: '{text}'\n", f'key: "{text}"\n')
     assert yaml.safe_load(written) == {"key": text}
 
 
-def test_numbers_truth_and_nothing_are_written_plainly() -> None:
+def test_numbers_booleans_and_null_are_not_quoted() -> None:
     assert to_yaml([{"a": 1, "b": 1.5, "c": True, "d": None, "e": "word"}]) == (
         "a: 1\nb: 1.5\nc: true\nd: null\ne: word\n"
     )
 
 
-def test_text_of_several_lines_is_a_block() -> None:
+def test_multiline_text_is_a_block() -> None:
     assert to_yaml([{"key": "one\ntwo\n"}]) == "key: |\n  one\n  two\n"
 
 
-def test_the_rule_stands_after_the_message_and_before_the_frames() -> None:
-    found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
+def test_rule_follows_the_message_and_precedes_the_frames() -> None:
+    actual = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
     line = "F: warning: roles[1].port: is odd"
-    assert format_finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
-    assert format_finding_line("F", Finding("", found.severity, found.location, "is odd")) == line
+    assert format_finding_line("F", actual) == f"{line} [a-rule]\n  __main__.py:1"
+    assert format_finding_line("F", Finding("", actual.severity, actual.location, "is odd")) == line
 
 
-def test_a_terminal_dims_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_dims_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(sys, "stderr", screen := Terminal())
-    found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "[x] is odd", ("a.py:1",))
-    print_findings([(Origin("F"), found)])
+    actual = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "[x] is odd", ("a.py:1",))
+    print_findings([(Origin("F"), actual)])
     line = "F: warning: roles[1].port: [x] is odd \x1b[2m[a-rule]\x1b[0m"
     assert screen.getvalue() == f"{line}\n  a.py:1\n"

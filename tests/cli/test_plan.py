@@ -35,13 +35,13 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def loaded(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """The JSON, whose findings have their rule."""
-    found = json.loads(output(capsys, *arguments, "--output", "json"))
-    for finding in (each for service in found for each in service["findings"]):
+    actual = json.loads(output(capsys, *arguments, "--output", "json"))
+    for finding in (entry for service in actual for entry in service["findings"]):
         assert re.fullmatch(r"[a-z0-9-]*", finding.pop("rule"))
-    return found
+    return actual
 
 
-def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+def test_json_of_a_gang_is_complete(capsys: pytest.CaptureFixture[str], partial: str) -> None:
     labels = {"fusioninfer.io/service": "deepseek"}
     assert loaded(capsys, partial, "--gpus", DOCUMENTS) == [
         {
@@ -130,40 +130,40 @@ def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: s
     ]
 
 
-def test_the_documents_topology(capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = loaded(capsys, STORY_4, "--gpus", DOCUMENTS)
-    assert found["gang"] == {
+def test_topology_equals_that_of_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    (actual,) = loaded(capsys, STORY_4, "--gpus", DOCUMENTS)
+    assert actual["gang"] == {
         "podGroup": "deepseek-r1-disagg",
         "minMember": 10,
         "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4},
         "subGroupPolicy": None,
         "minimumGpus": 80,
     }
-    assert [row["status"] for row in found["capacity"]] == ["Full", *["Blocked"] * 4]
-    assert {row["severity"] for row in found["findings"]} == {"warning", "info"}
+    assert [row["status"] for row in actual["capacity"]] == ["Full", *["Blocked"] * 4]
+    assert {row["severity"] for row in actual["findings"]} == {"warning", "info"}
 
 
-def test_without_a_gang_and_without_a_question(capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = loaded(capsys, STORY_1)
-    assert found["gang"] is None
-    assert found["capacity"] == []
-    assert found["namespace"] == "default"
-    assert [item["kind"] for item in found["objects"]] == ["LeaderWorkerSet", "Service"]
+def test_json_without_gang_and_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+    (actual,) = loaded(capsys, STORY_1)
+    assert actual["gang"] is None
+    assert actual["capacity"] == []
+    assert actual["namespace"] == "default"
+    assert [item["kind"] for item in actual["objects"]] == ["LeaderWorkerSet", "Service"]
 
 
-def test_nodes_are_said_exactly(capsys: pytest.CaptureFixture[str], partial: str) -> None:
-    (found,) = loaded(capsys, partial, "--nodes", "5x8,2x4")
-    assert [(row["gpus"], row["running"]) for row in found["capacity"]] == [
+def test_nodes_option_sets_exact_capacity(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+    (actual,) = loaded(capsys, partial, "--nodes", "5x8,2x4")
+    assert [(row["gpus"], row["running"]) for row in actual["capacity"]] == [
         (48, {"prefill": 0, "decode": 0})
     ]
 
 
-def test_every_service_is_one_of_a_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_is_a_list_of_services(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8")
     both = f"{text}\n---\n{text.replace('name: qwen-inference', 'name: second')}"
     (tmp_path / "both.yaml").write_text(both, encoding="utf-8")
-    found = loaded(capsys, str(tmp_path / "both.yaml"))
-    assert [each["service"] for each in found] == ["qwen-inference", "second"]
+    actual = loaded(capsys, str(tmp_path / "both.yaml"))
+    assert [entry["service"] for entry in actual] == ["qwen-inference", "second"]
     text = output(capsys, str(tmp_path / "both.yaml"))
     assert [line for line in text.splitlines() if "namespace" in line] == [
         "qwen-inference  namespace default",
@@ -171,7 +171,7 @@ def test_every_service_is_one_of_a_list(capsys: pytest.CaptureFixture[str], tmp_
     ]
 
 
-def test_a_table_says_that_it_is_for_one_of_several_services(
+def test_capacity_table_notes_that_it_counts_one_service(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8")
@@ -184,7 +184,7 @@ def test_a_table_says_that_it_is_for_one_of_several_services(
     assert note not in output(capsys, str(both))
 
 
-def test_the_text_in_a_pipe(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+def test_text_in_a_pipe_is_plain(capsys: pytest.CaptureFixture[str], partial: str) -> None:
     assert (
         without_rules(output(capsys, partial, "--gpus", "80,64,16"))
         == """\
@@ -211,7 +211,7 @@ add a role of componentType router
     )
 
 
-def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_role_scaled_to_zero_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 0")
     (tmp_path / "parked.yaml").write_text(text, encoding="utf-8")
     text = output(capsys, str(tmp_path / "parked.yaml"))
@@ -219,12 +219,12 @@ def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "worker (scaled to zero)" in row
     # Numbers end below their heads.
     assert row[: head.index("REPLICAS") + len("REPLICAS")].endswith(" 0")
-    (found,) = loaded(capsys, str(tmp_path / "parked.yaml"))
-    assert found["roles"][0]["replicas"] == 0
-    assert found["totalPods"] == 0
+    (actual,) = loaded(capsys, str(tmp_path / "parked.yaml"))
+    assert actual["roles"][0]["replicas"] == 0
+    assert actual["totalPods"] == 0
 
 
-def test_what_users_wrote_is_printed_as_it_is() -> None:
+def test_markup_in_user_text_is_printed_verbatim() -> None:
     # Rich would read [red] as a colour and :bomb: as a picture.
     (args,) = load(STORY_1)
     at = ("metadata", "annotations", "[red]")
@@ -242,7 +242,7 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
     [("Service", "Services"), ("NetworkPolicy", "NetworkPolicies"), ("Gateway", "Gateways"),
      ("Ingress", "Ingresses")],
 )  # fmt: skip
-def test_kinds_have_their_plural(kind: str, several: str) -> None:
+def test_object_kinds_are_pluralized(kind: str, several: str) -> None:
     (plan,) = (plan_service(args) for args in load(STORY_1))
     shown = plan_text(plan, [{"kind": kind}, {"kind": kind}, {"kind": "Pod"}])
     assert f"Objects   2 {several}, 1 Pod\n" in shown

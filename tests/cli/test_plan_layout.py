@@ -1,4 +1,4 @@
-"""What `plan` shows of a service with one LeaderWorkerSet for each role."""
+"""`plan` of a service with one LeaderWorkerSet for each role."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def text(manifest: Any) -> str:
         ({"strategy": "Recreate"}, "an update deletes and recreates svc-inference"),
     ],
 )  # fmt: skip
-def test_it_says_who_updates_the_sets_and_how(rollout: Any, pace: str) -> None:
-    told = text(service(role(replicas=4), rollout=rollout, **PER_ROLE))
-    assert f"Layout    PerRole, {pace}\n" in told
+def test_layout_names_who_updates_the_lws(rollout: Any, pace: str) -> None:
+    printed = text(service(role(replicas=4), rollout=rollout, **PER_ROLE))
+    assert f"Layout    PerRole, {pace}\n" in printed
 
 
-def test_each_role_is_told_as_it_changes() -> None:
+def test_layout_describes_updates_of_each_role() -> None:
     roles = [role("a"), role("b", rollout={"strategy": "Recreate"})]
     assert (
         "PerRole, updated by LeaderWorkerSet: svc-a (1 down at a time); "
@@ -42,27 +42,27 @@ def test_each_role_is_told_as_it_changes() -> None:
     ) in text(service(*roles, **PER_ROLE))
 
 
-def test_the_default_layout_is_not_told() -> None:
+def test_default_layout_is_not_shown() -> None:
     assert "Layout" not in text(service())
     assert "layout" not in plan_json(PlanView(plan_of(service())))
 
 
-def test_an_all_or_nothing_gang_is_told_as_one() -> None:
-    told = text(prefill_decode(**PER_ROLE))
-    assert "PodGroup svc, all-or-nothing: 3 of 3 pods" in told
-    assert "Volcano 1.14.1 or later" in told
+def test_all_or_nothing_gang_is_shown_as_one() -> None:
+    printed = text(prefill_decode(**PER_ROLE))
+    assert "PodGroup svc, all-or-nothing: 3 of 3 pods" in printed
+    assert "Volcano 1.14.1 or later" in printed
     assert "Volcano 1.14.1" not in text(prefill_decode()).partition("Objects")[0]
 
 
-def test_programs_read_the_layout() -> None:
-    found = json.loads(json.dumps(plan_json(PlanView(plan_of(prefill_decode(**PER_ROLE))))))
-    assert found["layout"] == "PerRole"
-    assert found["gang"]["minTaskMember"] is None
-    (prefill, _) = found["gang"]["subGroupPolicy"]
+def test_json_contains_the_layout() -> None:
+    actual = json.loads(json.dumps(plan_json(PlanView(plan_of(prefill_decode(**PER_ROLE))))))
+    assert actual["layout"] == "PerRole"
+    assert actual["gang"]["minTaskMember"] is None
+    (prefill, _) = actual["gang"]["subGroupPolicy"]
     assert prefill["matchLabelKeys"] == ["leaderworkerset.sigs.k8s.io/group-index"]
 
 
-def test_the_chart_names_the_set_and_its_replicas() -> None:
+def test_chart_names_the_lws_and_its_replicas() -> None:
     drawn = mermaid([PlanView(plan_of(service(role(replicas=2), **PER_ROLE)))])
     assert 'subgraph role0["inference (worker): 2 replicas in svc-inference"]' in drawn
     assert 'role0_1["inference-1<br/>0 GPUs"]' in drawn

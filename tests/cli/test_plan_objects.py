@@ -36,14 +36,14 @@ def counts(folder: Path, capsys: pytest.CaptureFixture[str], calls: str) -> list
     (folder / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
     (folder / "__main__.py").write_text(PROGRAM + calls)
     assert main(["plan", str(folder), "--output", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    actual = json.loads(capsys.readouterr().out)
     return [
         (
-            each["namespace"],
-            len(each["objects"]),
-            sum(held["kind"] == "LeaderWorkerSet" for held in each["objects"]),
+            entry["namespace"],
+            len(entry["objects"]),
+            sum(stream["kind"] == "LeaderWorkerSet" for stream in entry["objects"]),
         )
-        for each in found
+        for entry in actual
     ]
 
 
@@ -60,6 +60,6 @@ def test_objects_are_those_of_the_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], calls: str, replicas: list[int]
 ) -> None:
     (alone,) = counts(tmp_path, capsys, "service('a')")
-    found = counts(tmp_path, capsys, calls)
-    assert [lws for _, _, lws in found] == replicas
-    assert [total - lws for _, total, lws in found] == [alone[1] - 1] * len(replicas)
+    actual = counts(tmp_path, capsys, calls)
+    assert [lws for _, _, lws in actual] == replicas
+    assert [total - lws for _, total, lws in actual] == [alone[1] - 1] * len(replicas)

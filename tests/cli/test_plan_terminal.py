@@ -30,15 +30,15 @@ def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
         env={**clean, "TERM": "xterm-256color", **environ},
     ) as process:
         os.close(terminal_)
-        held = b""
+        stream = b""
         with contextlib.suppress(OSError):  # Linux says so when the other side has ended
             while block := os.read(controller, 65536):
-                held += block
+                stream += block
         assert process.stderr is not None
         err = process.stderr.read().decode()
     os.close(controller)
     assert process.returncode == 0, err
-    return held.decode().replace("\r\n", "\n"), err
+    return stream.decode().replace("\r\n", "\n"), err
 
 
 NO_ROUTER = (
@@ -56,7 +56,7 @@ total                                  10              80
 
 
 @pytest.mark.parametrize(("columns", "colours"), [(80, True), (160, False)])
-def test_a_terminal_is_filled_and_never_exceeded(partial: str, columns: int, colours: bool) -> None:
+def test_output_fits_the_terminal(partial: str, columns: int, colours: bool) -> None:
     environ = {} if colours else {"NO_COLOR": "1"}
     text, err = terminal(columns, partial, "--gpus", DOCUMENTS, **environ)
     plain = _COLOUR.sub("", text)

@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> Run:
     return call
 
 
-def test_objects_and_plans(run: Run) -> None:
+def test_program_with_two_services_has_objects_and_plans(run: Run) -> None:
     recording = run(
         """
         images = pulumi.StackReference("acme/images/prod")
@@ -69,12 +69,12 @@ def test_objects_and_plans(run: Run) -> None:
     assert [text for text in messages(recording) if "acme/images/prod" in text]
 
 
-def test_plans_of_two_runs_do_not_add_up(run: Run) -> None:
+def test_runs_have_separate_plans(run: Run) -> None:
     for _ in range(2):
         assert len(run('service("one", "vllm/vllm-openai:v0.11.0")').plans) == 1
 
 
-def test_all_problems_of_a_service(run: Run) -> None:
+def test_all_errors_of_a_service_are_reported(run: Run) -> None:
     with pytest.raises(ProgramError) as caught:
         run(
             """
@@ -91,18 +91,16 @@ def test_all_problems_of_a_service(run: Run) -> None:
     assert frames(caught.value)[0].startswith("__main__.py:")
 
 
-def test_a_program_that_fails_late_says_only_why(
-    run: Run, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_late_failure_prints_only_its_reason(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     program = """
         made = service("one", "vllm/vllm-openai:v0.11.0", replicas=2)
         made.endpoint.apply(lambda url: 1 / 0)
         service("one", "vllm/vllm-openai:v0.11.0")
         """
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as printed:
         warnings.simplefilter("always")
         with pytest.raises(ProgramError):
             run(program)
         gc.collect()
-    assert [str(each.message) for each in told] == []
+    assert [str(entry.message) for entry in printed] == []
     assert capfd.readouterr().err == ""

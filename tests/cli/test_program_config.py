@@ -1,4 +1,4 @@
-"""What a program reads as its configuration: stacks, defaults, secrets."""
+"""Configuration of a program: stacks, defaults, secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cli.projects import PROJECT, Folder, messages
 from fusioninfer_pulumi.cli.program import Secrets, remove_marks
 
 
-def test_stack_values_are_taken_as_spelled(folder: Folder) -> None:
+def test_stack_values_keep_their_spelling(folder: Folder) -> None:
     folder.write(
         "Pulumi.prod.yaml",
         """
@@ -165,7 +165,7 @@ def test_declared_config_without_value_is_missing(folder: Folder) -> None:
     assert folder.fails() == "stack 'dev' is missing configuration values 'a', 'b'"
 
 
-def test_which_stack(folder: Folder) -> None:
+def test_stack_is_chosen(folder: Folder) -> None:
     folder.reads(stack="pulumi.get_stack()", key='str(config.get("key"))')
     assert folder.data() == {"key": "None", "stack": "dev"}
     folder.write("Pulumi.prod.yml", "config: {key: p}\n")

@@ -1,4 +1,4 @@
-"""How programs end, what they leave behind, and what of their text reaches a terminal."""
+"""Ends of programs, their child processes, and the text they print."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROLE = {role()!r}
 """
 
 
-def told(folder: Folder, program: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What `check` says of a program on standard error."""
+def printed(folder: Folder, program: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Standard error of `check` for a program."""
     folder.write("__main__.py", PROGRAM + program)
     main(["check", str(folder.root), *words])
     return capsys.readouterr().err.replace(f"{folder.root}", "project")
@@ -42,10 +42,10 @@ def told(folder: Folder, program: str, capsys: pytest.CaptureFixture[str], *word
         ),
     ],
 )
-def test_a_program_without_a_service_is_pointed_out(
+def test_program_without_a_service_is_a_warning(
     folder: Folder, capsys: pytest.CaptureFixture[str], program: str, message: str
 ) -> None:
-    assert told(folder, program, capsys).startswith(f"project: warning: {message}")
+    assert printed(folder, program, capsys).startswith(f"project: warning: {message}")
     assert main(["check", str(folder.root), "--strict"]) == 2
     # Its objects are what `render` is asked for.
     capsys.readouterr()
@@ -53,7 +53,7 @@ def test_a_program_without_a_service_is_pointed_out(
     assert capsys.readouterr().err == ""
 
 
-def test_a_program_that_is_killed_is_told_from_one_that_does_not_end(folder: Folder) -> None:
+def test_killed_program_has_a_message(folder: Folder) -> None:
     folder.write("__main__.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     with pytest.raises(ProgramError, match="was killed \\(SIGKILL\\)") as caught:
         folder.run()
@@ -61,7 +61,7 @@ def test_a_program_that_is_killed_is_told_from_one_that_does_not_end(folder: Fol
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(3)"])
-def test_what_a_program_leaves_running_ends_with_it(folder: Folder, end: str) -> None:
+def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> None:
     folder.write(
         "__main__.py",
         f"""
@@ -101,7 +101,7 @@ def test_secrets_are_masked_in_what_other_processes_print(
     assert capfd.readouterr().err.splitlines() == ["token <secret>", "<secret>"]
 
 
-def test_the_stack_is_told_before_a_failure(folder: Folder) -> None:
+def test_stack_warning_precedes_a_failure(folder: Folder) -> None:
     folder.write("__main__.py", f'{PROGRAM}config.require("key")\n')
     for stack in ("prod", "staging"):
         folder.write(f"Pulumi.{stack}.yaml", "config: {key: p}\n")
@@ -125,18 +125,18 @@ def test_findings_of_each_service_name_its_line(
     )
     folder.write("__main__.py", PROGRAM + program)
     main(["check", str(folder.root), "--output", "json", "--verbose"])
-    found = json.loads(capsys.readouterr().out)
-    lines = {each["line"] for each in found}
-    assert {each["file"] for each in found} == {f"{folder.root}/__main__.py"}
+    actual = json.loads(capsys.readouterr().out)
+    lines = {entry["line"] for entry in actual}
+    assert {entry["file"] for entry in actual} == {f"{folder.root}/__main__.py"}
     assert lines == {10, 11}
-    text = told(folder, program, capsys, "--verbose")
+    text = printed(folder, program, capsys, "--verbose")
     assert {line.partition(": ")[0] for line in text.splitlines()} == {
         "project/__main__.py:10",
         "project/__main__.py:11",
     }
 
 
-def test_a_program_that_prints_without_end_is_ended(
+def test_program_that_prints_too_much_is_killed(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_module, "_MOST_PRINTED", 1 << 20)
@@ -152,7 +152,7 @@ def test_escape_sequences_of_a_program_are_removed(
     assert capfd.readouterr().err == "aredb\tc\n"
 
 
-def test_a_secret_that_is_printed_first_is_masked(
+def test_secret_that_is_printed_first_is_masked(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run("print('hunter2-long')\npulumi.Output.secret('hunter2-long')\n")

@@ -1,4 +1,4 @@
-"""What only the engine can expand is a warning each, and the program goes on."""
+"""Resources that only the Pulumi engine can expand are warnings, and the program continues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names(recording: Recording) -> list[str]:
     return [item["metadata"]["name"] for item in recording.objects]
 
 
-def test_first_generation_yaml_is_expanded(run: Run, tmp_path: Path) -> None:
+def test_yaml_v1_resources_are_expanded(run: Run, tmp_path: Path) -> None:
     (tmp_path / "objects.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {day: 2024-01-01}\n"
         "---\napiVersion: x.io/v1\nkind: Thing\nmetadata: {name: two}\nspec: {size: 2}\n"

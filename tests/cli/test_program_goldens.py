@@ -1,4 +1,4 @@
-"""Whole programs: their objects, warnings and failures are committed beside them."""
+"""Programs with their golden objects, warnings and failures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RUNS = [(path.stem, "dev") for path in sorted(PROGRAMS.glob("*.py"))] + [
 
 
 @pytest.mark.parametrize(("program", "stack"), RUNS)
-def test_a_program_registers_what_is_committed(
+def test_program_registers_the_golden_objects(
     folder: Folder, golden: Golden, program: str, stack: str
 ) -> None:
     (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
@@ -92,9 +92,9 @@ def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None
     try:
         recording = run(row["program"])
     except ProgramError as problem:
-        found: dict[str, Any] = {"error": str(problem).splitlines()}
+        actual: dict[str, Any] = {"error": str(problem).splitlines()}
     else:
         objects = list(recording.objects)
-        found = {"objects": objects, "messages": list(messages(recording))}
+        actual = {"objects": objects, "messages": list(messages(recording))}
     expected = {key: row[key] for key in ("objects", "messages", "error") if key in row}
-    assert found == ({"messages": []} if "objects" in row else {}) | expected
+    assert actual == ({"messages": []} if "objects" in row else {}) | expected

@@ -52,7 +52,7 @@ def test_modules_of_two_revisions_do_not_mix(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "raise RuntimeError('x')\n", "sys.exit(1)\n"])
-def test_the_process_is_as_before(tmp_path: Path, end: str) -> None:
+def test_run_leaves_the_process_unchanged(tmp_path: Path, end: str) -> None:
     program = (
         "import os, sys\n"
         "assert os.getcwd() == sys.path[0] == os.path.dirname(__file__)\n"
@@ -111,7 +111,7 @@ def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_program_that_ends_its_process_is_an_error(
+def test_program_that_ends_its_process_is_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], program: str, rule: str, text: str
 ) -> None:
     folder = project(tmp_path / "one", f"k8s.core.v1.ConfigMap('a')\n{program}\n")
@@ -143,9 +143,7 @@ def test_program_that_does_not_end_prints_where_its_threads_are(
     assert place in capfd.readouterr().err
 
 
-def test_a_spawned_process_returns_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spawned_process_returns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "from fusioninfer_pulumi import InferenceService\n"
         "InferenceService('svc', {'roles': [{'name': 'a', 'componentType': 'worker', 'template': {"

@@ -1,4 +1,4 @@
-"""What of a program's objects is secret or unknown, and stays so."""
+"""Secret and unknown values in the objects of a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def manifests(recording: Recording) -> list[dict[str, Any]]:
     return list(recording.objects)
 
 
-def test_a_key_of_the_programs_own_is_still_missed(tmp_path: Path) -> None:
+def test_missing_key_of_the_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
     (tmp_path / "__main__.py").write_text(
         "import pulumi\npulumi.Output.from_input({'size': 1}).apply(lambda own: own['uid'])\n"
@@ -72,7 +72,7 @@ def test_secrets_are_shown_on_demand(run: Run) -> None:
     assert third["spec"] == {"deep": {"number": 3}, "list": ["hunter2", "open"]}
 
 
-def test_a_secret_that_is_unknown_is_masked(run: Run) -> None:
+def test_secret_that_is_unknown_is_masked(run: Run) -> None:
     recording = run(
         """
         password = pulumi.StackReference("acme/vault/prod").get_output("password")
@@ -81,5 +81,5 @@ def test_a_secret_that_is_unknown_is_masked(run: Run) -> None:
         """
     )
     # The oldest SDK forgets that an unknown value is secret.
-    (found,) = manifests(recording)
-    assert found["data"]["password"] in {"<secret>", "<unknown>"}
+    (actual,) = manifests(recording)
+    assert actual["data"]["password"] in {"<secret>", "<unknown>"}

@@ -1,4 +1,4 @@
-"""What a program registers becomes manifests."""
+"""Resources of a program become manifests."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_patches_are_never_listed(run: Run) -> None:
 
 
 @pytest.mark.skipif(not hasattr(pulumi, "run"), reason="not in the oldest SDK")
-def test_an_asynchronous_main_runs(run: Run) -> None:
+def test_asynchronous_main_runs(run: Run) -> None:
     recording = run(
         """
         async def main():
@@ -94,7 +94,7 @@ def test_an_asynchronous_main_runs(run: Run) -> None:
         pulumi.run(main)
         """
     )
-    assert [found["metadata"]["name"] for found in manifests(recording)] == ["a"]
+    assert [actual["metadata"]["name"] for actual in manifests(recording)] == ["a"]
 
 
 def test_hundreds_of_objects_take_seconds(run: Run) -> None:
@@ -107,5 +107,5 @@ def test_hundreds_of_objects_take_seconds(run: Run) -> None:
                 metadata={"name": f"lws-{index}"}, spec={"replicas": index})
         """
     )
-    assert [found["spec"]["replicas"] for found in manifests(recording)] == list(range(300))
+    assert [actual["spec"]["replicas"] for actual in manifests(recording)] == list(range(300))
     assert time.monotonic() - started < 30

@@ -1,4 +1,4 @@
-"""Which file of a project is run, and how one that cannot be run is refused."""
+"""The file of a project that is run, and projects that are rejected."""
 
 from __future__ import annotations
 

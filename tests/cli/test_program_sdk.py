@@ -1,6 +1,6 @@
-"""What the runner of programs takes from the SDK beyond its documented functions is still there.
+"""The undocumented parts of the SDK that running programs depends on still exist.
 
-The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/child_process.py`.
+The list with the reasons is in `fusioninfer_pulumi/cli/program/child_process.py`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,12 @@ REGISTERS = """
 
 
 def sources() -> str:
-    """The SDK's runtime without its own keeper of functions, in whose place ours stands."""
+    """The source of the SDK's runtime without its callback server, which ours replaces."""
     paths = set((SDK / "runtime").glob("*.py")) - {SDK / "runtime" / "_callbacks.py"}
     return "".join(path.read_text(encoding="utf-8") for path in sorted(paths))
 
 
-def test_what_a_program_registers_needs_no_server(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registered_functions_need_no_server(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def served(*_: Any, **__: Any) -> None:
         raise AssertionError("the SDK opens a server")
 
@@ -51,7 +49,7 @@ def test_what_a_program_registers_needs_no_server(
     assert len(run(REGISTERS).objects) == 1
 
 
-def test_every_function_that_the_sdk_registers_has_a_keeper() -> None:
+def test_recorder_accepts_every_function_the_sdk_registers() -> None:
     called = set(re.findall(r"callback(?:s|_server)\.(register_\w+)\(", sources()))
     assert called >= {"register_transform", "register_stack_transform", "register_resource_hook"}
     # The mocks do not announce state migrations, so the SDK refuses them itself.
@@ -60,14 +58,16 @@ def test_every_function_that_the_sdk_registers_has_a_keeper() -> None:
     } == set()
 
 
-def test_every_call_to_the_monitor_has_an_answer() -> None:
+def test_recorder_answers_every_call_to_the_monitor() -> None:
     called = set(re.findall(r"monitor\.([A-Z]\w+)\(", sources()))
     assert called >= {"RegisterResource", "ReadResource", "Invoke", "Call"}
     assert {name for name in called if not hasattr(Recorder, name)} == set()
     assert issubclass(Recorder, MockMonitor)
 
 
-def test_calls_to_the_monitor_are_made_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_to_the_monitor_run_in_the_main_thread(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = Recorder.RegisterResource
 
     def checking(self: Recorder, request: Any) -> Any:

@@ -28,7 +28,7 @@ def sent(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(0, 160, 2))
-def test_a_spec_is_planned_as_where_it_came_from(seed: int) -> None:
+def test_spec_sent_between_processes_has_the_same_plan(seed: int) -> None:
     try:
         services = loads(json.dumps(draw_service(seed).documents[0]))
     except InvalidServiceError:

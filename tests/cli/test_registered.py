@@ -33,7 +33,7 @@ def project(root: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "mermaid"])
-def test_a_plan_has_the_names_that_objects_state(
+def test_plan_shows_names_passed_as_outputs(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = project(tmp_path, 'serve("svc", space("team"))')
@@ -44,7 +44,7 @@ def test_a_plan_has_the_names_that_objects_state(
     assert {"json": '"namespace": "team"', "mermaid": "svc in team"}.get(form, "team") in out
 
 
-def test_services_of_one_name_have_each_their_own(
+def test_services_of_one_name_have_separate_namespaces(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = project(tmp_path, 'serve("one", space("a"))\nserve("two", space("b"))')
@@ -54,7 +54,7 @@ def test_services_of_one_name_have_each_their_own(
     assert [{item["namespace"] for item in plan["objects"]} for plan in plans] == [{"a"}, {"b"}]
 
 
-def test_a_name_that_nothing_states_is_left_out_of_charts(
+def test_unknown_namespace_is_left_out_of_charts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unknown = 'k8s.core.v1.Namespace("made").metadata["name"]'

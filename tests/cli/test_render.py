@@ -32,9 +32,9 @@ def objects_of(path: str) -> list[dict[str, Any]]:
 def test_yaml_and_json_are_the_objects(capsys: pytest.CaptureFixture[str], path: str) -> None:
     text = output(capsys, path)
     assert list(yaml.safe_load_all(text)) == objects_of(path)
-    found = json.loads(output(capsys, path, "--output", "json"))
-    assert found == {"apiVersion": "v1", "kind": "List", "items": objects_of(path)}
-    assert list(found) == ["apiVersion", "kind", "items"]
+    actual = json.loads(output(capsys, path, "--output", "json"))
+    assert actual == {"apiVersion": "v1", "kind": "List", "items": objects_of(path)}
+    assert list(actual) == ["apiVersion", "kind", "items"]
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: Path(path).stem)
@@ -89,7 +89,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_text_comes_back(text: str) -> None:
+def test_texts_survive_yaml(text: str) -> None:
     shared = {"text": text}
     item = {"apiVersion": "v1", "first": shared, "second": shared, text: [text, shared]}
     written = to_yaml([item, item])
@@ -101,15 +101,17 @@ def test_scripts_are_written_as_blocks() -> None:
     assert to_yaml([{"args": ["set -e\nexec vllm\n"]}]) == "args:\n- |\n  set -e\n  exec vllm\n"
 
 
-def test_thousands_of_replicas(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_thousands_of_replicas_are_rendered_in_seconds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     text = Path(STORIES[0]).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 3000")
     path = tmp_path / "many.yaml"
     path.write_text(text, encoding="utf-8")
     began = time.process_time()
-    found = output(capsys, str(path))
+    actual = output(capsys, str(path))
     assert time.process_time() - began < 6  # about half a second; never minutes
-    assert found.count("\n---\n") == 3_000
-    assert "name: qwen-inference-inference-2999\n" in found
+    assert actual.count("\n---\n") == 3_000
+    assert "name: qwen-inference-inference-2999\n" in actual
 
 
 PROGRAM = """
@@ -145,11 +147,11 @@ def test_secrets_and_unknowns_of_a_project_are_masked(
     capsys: pytest.CaptureFixture[str], project: str, form: str
 ) -> None:
     text = output(capsys, project, "--stack", "prod", "--output", form)
-    found = json.loads(text)["items"] if form == "json" else list(yaml.safe_load_all(text))
-    assert [item["kind"] for item in found] == ["Secret", "LeaderWorkerSet", "Service"]
+    actual = json.loads(text)["items"] if form == "json" else list(yaml.safe_load_all(text))
+    assert [item["kind"] for item in actual] == ["Secret", "LeaderWorkerSet", "Service"]
     assert "t0ken" not in text
-    assert found[0]["stringData"] == {"token": "<secret>"}
-    template = found[1]["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    assert actual[0]["stringData"] == {"token": "<secret>"}
+    template = actual[1]["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     assert template["spec"]["containers"][0]["env"] == [
         {"name": "TOKEN", "value": "<secret>"},
         {"name": "UID", "value": "<unknown>"},
@@ -162,19 +164,15 @@ def test_secrets_are_shown_on_demand(capsys: pytest.CaptureFixture[str], project
     assert "<unknown>" in text
 
 
-def test_the_plan_of_a_project_shows_no_secret(
-    capsys: pytest.CaptureFixture[str], project: str
-) -> None:
+def test_plan_of_a_project_masks_secrets(capsys: pytest.CaptureFixture[str], project: str) -> None:
     assert main(["plan", project, "--stack", "prod", "--output", "json"]) == 0
     text = capsys.readouterr().out
     assert "t0ken" not in text
-    (found,) = json.loads(text)
-    assert [item["kind"] for item in found["objects"]] == ["LeaderWorkerSet", "Service"]
+    (actual,) = json.loads(text)
+    assert [item["kind"] for item in actual["objects"]] == ["LeaderWorkerSet", "Service"]
 
 
-def test_a_project_that_cannot_run_is_refused(
-    capsys: pytest.CaptureFixture[str], project: str
-) -> None:
+def test_invalid_project_is_rejected(capsys: pytest.CaptureFixture[str], project: str) -> None:
     assert main(["render", project, "--stack", "nowhere"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -187,7 +185,7 @@ def test_a_project_that_cannot_run_is_refused(
     ]
 
 
-def test_every_problem_of_a_program_has_its_file(
+def test_errors_of_a_program_name_its_file(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.write("__main__.py", 'raise ValueError("one\\ntwo")\n')
@@ -200,14 +198,14 @@ def test_every_problem_of_a_program_has_its_file(
 
 
 @pytest.mark.parametrize("command", ["render", "plan", "check", "convert", "diff"])
-def test_a_stack_is_refused_where_nothing_reads_it(
+def test_stack_option_without_a_project_is_rejected(
     command: str, partial: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sources = [partial, partial] if command == "diff" else [partial]
     assert main([command, *sources, "--stack", "prod"]) == 2
     shown = capsys.readouterr()
-    told = (
+    printed = (
         f"{partial}: --stack has no effect: only a Pulumi project has stacks "
         "[option-out-of-place]\n"
     )
-    assert (shown.out, shown.err[-len(told) :]) == ("", told)
+    assert (shown.out, shown.err[-len(printed) :]) == ("", printed)

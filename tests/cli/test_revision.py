@@ -12,16 +12,14 @@ from told import without_rules
 from fusioninfer_pulumi.cli.main import main
 
 
-def test_an_unchanged_source_is_no_difference(
+def test_unchanged_source_does_not_differ(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_the_working_tree_is_the_new_side(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_working_tree_is_the_new_side(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
 
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
@@ -29,7 +27,7 @@ def test_the_working_tree_is_the_new_side(
     assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
-def test_a_folder_of_manifests_is_read_in_its_revision(
+def test_folder_of_manifests_is_read_in_its_revision(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
@@ -45,7 +43,7 @@ def test_a_folder_of_manifests_is_read_in_its_revision(
     assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
-def test_a_program_sees_the_files_of_its_own_revision(
+def test_program_reads_the_files_of_its_revision(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "chat.yaml").write_text(MANIFEST.replace("v0.11.0", "v0.12.0"))
@@ -55,7 +53,7 @@ def test_a_program_sees_the_files_of_its_own_revision(
     assert "image changed: restarts serve-0, serve-1" in capsys.readouterr().out
 
 
-def test_what_did_not_exist_yet_is_added(
+def test_source_missing_in_the_revision_is_added(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "more.yaml").write_text(MANIFEST.replace("name: chat", "name: more"))
@@ -65,7 +63,7 @@ def test_what_did_not_exist_yet_is_added(
     assert "+ LeaderWorkerSet more-serve-0" in capsys.readouterr().out
 
 
-def test_a_change_may_repair_what_is_invalid_at_the_base(
+def test_change_may_fix_an_invalid_base(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     beside = MANIFEST.replace("name: chat", "name: more")
@@ -79,17 +77,17 @@ def test_a_change_may_repair_what_is_invalid_at_the_base(
     # Not even a strict job is about the state that is repaired.
     assert main(["diff", "--strict", "--base", "HEAD", "."]) == 1
 
-    told = capsys.readouterr()
-    shown = without_rules(told.err)
+    printed = capsys.readouterr()
+    shown = without_rules(printed.err)
     assert "HEAD:./chat.yaml: warning: rollout.maxUnavailable: must be at least 1" in shown
-    assert "  * warning: parts of HEAD:. could not be read; " in told.out
-    assert "+ LeaderWorkerSet chat-serve-0" in told.out
+    assert "  * warning: parts of HEAD:. could not be read; " in printed.out
+    assert "+ LeaderWorkerSet chat-serve-0" in printed.out
     # What could be read is compared.
-    assert "more: role serve: replicas 2 -> 3" in told.out
-    assert "+ LeaderWorkerSet more-serve-0" not in told.out
+    assert "more: role serve: replicas 2 -> 3" in printed.out
+    assert "+ LeaderWorkerSet more-serve-0" not in printed.out
 
 
-def test_a_program_that_fails_at_the_base_may_be_repaired(
+def test_change_may_fix_a_failing_program(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main_file = repository / "project" / "__main__.py"
@@ -99,14 +97,12 @@ def test_a_program_that_fails_at_the_base_may_be_repaired(
 
     assert main(["diff", "--base", "HEAD", "project"]) == 1
 
-    told = capsys.readouterr()
-    assert told.err.startswith("HEAD:project: warning: ")
-    assert "service chat added" in told.out
+    printed = capsys.readouterr()
+    assert printed.err.startswith("HEAD:project: warning: ")
+    assert "service chat added" in printed.out
 
 
-def test_two_given_sources_have_to_be_valid_both(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_sources_must_be_valid(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "old.yaml").write_text(MANIFEST + "  rollout: {maxUnavailable: 0}\n")
 
     assert main(["diff", "old.yaml", "chat.yaml"]) == 2
@@ -116,7 +112,7 @@ def test_two_given_sources_have_to_be_valid_both(
 
 
 @pytest.mark.parametrize("source", ["chat.yaml", ".", "project"])
-def test_what_is_gone_is_removed(
+def test_source_missing_in_the_working_tree_is_removed(
     repository: Path, capsys: pytest.CaptureFixture[str], source: str
 ) -> None:
     (repository / "project" / "Pulumi.yaml").unlink()
@@ -125,12 +121,14 @@ def test_what_is_gone_is_removed(
 
     assert main(["diff", "--base", "HEAD", source]) == 1
 
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert "service chat removed (3 objects)" in told.out
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "service chat removed (3 objects)" in printed.out
 
 
-def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_source_missing_on_both_sides_is_an_error(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["diff", "--base", "HEAD", "nothing.yaml"]) == 2
 
     assert capsys.readouterr().err == (
@@ -138,7 +136,7 @@ def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixt
     )
 
 
-def test_an_unreadable_base_of_what_is_gone_is_a_difference(
+def test_removed_source_with_an_unreadable_base_is_a_difference(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "chat.yaml").write_text("kind: Nothing\n")
@@ -147,25 +145,25 @@ def test_an_unreadable_base_of_what_is_gone_is_a_difference(
 
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
 
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     # It is named as it was given, without the temporary folder.
-    assert without_rules(told.err).startswith("HEAD:chat.yaml: warning: apiVersion: is required")
-    assert told.out.startswith(
+    assert without_rules(printed.err).startswith("HEAD:chat.yaml: warning: apiVersion: is required")
+    assert printed.out.startswith(
         "objects: none changed\n\n  * warning: parts of HEAD:chat.yaml could not be read"
     )
 
 
 @pytest.mark.parametrize("base", ["nowhere", "--output=/dev/null", "HEAD:chat.yaml"])
-def test_what_is_no_commit_is_one_line(
+def test_unknown_revision_is_reported_in_one_line(
     repository: Path, capsys: pytest.CaptureFixture[str], base: str
 ) -> None:
     assert main(["diff", f"--base={base}", "chat.yaml"]) == 2
 
-    told = f"{base}:chat.yaml: no such revision: {base} [unreadable-revision]\n"
-    assert capsys.readouterr().err == told
+    printed = f"{base}:chat.yaml: no such revision: {base} [unreadable-revision]\n"
+    assert capsys.readouterr().err == printed
 
 
-def test_a_folder_outside_of_git_is_one_line(
+def test_folder_outside_of_git_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "chat.yaml"
@@ -177,7 +175,7 @@ def test_a_folder_outside_of_git_is_one_line(
 
 
 @pytest.mark.parametrize("arguments", [["chat.yaml"], ["--base", "HEAD", "chat.yaml", "chat.yaml"]])
-def test_one_or_two_sources_are_asked_for(
+def test_diff_needs_two_sources_or_a_base(
     repository: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert main(["diff", *arguments]) == 2
@@ -185,7 +183,7 @@ def test_one_or_two_sources_are_asked_for(
     assert "expected OLD NEW, or --base REF SOURCE" in capsys.readouterr().err
 
 
-def test_what_is_left_out_of_archives_is_part_of_a_revision(repository: Path) -> None:
+def test_files_excluded_from_archives_are_checked_out(repository: Path) -> None:
     (repository / ".gitattributes").write_text("chat.yaml export-ignore\n")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "two")
@@ -193,7 +191,7 @@ def test_what_is_left_out_of_archives_is_part_of_a_revision(repository: Path) ->
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 0
 
 
-def test_the_repository_stays_as_it_is(repository: Path) -> None:
+def test_repository_is_not_changed(repository: Path) -> None:
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
     git(repository, "add", "chat.yaml")
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 4"))

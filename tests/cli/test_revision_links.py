@@ -17,7 +17,7 @@ def linked(repository: Path, name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["env", "env/svc.yaml", "again", "again/svc.yaml", "."])
-def test_links_are_links_in_the_revision_too(
+def test_links_are_followed_in_the_revision(
     repository: Path, capsys: pytest.CaptureFixture[str], source: str
 ) -> None:
     linked(repository, "env/svc.yaml", "../chat.yaml")
@@ -29,12 +29,12 @@ def test_links_are_links_in_the_revision_too(
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
     assert main(["diff", "--base", "HEAD", source]) == 1
 
-    told = capsys.readouterr()
-    assert "role serve: replicas 2 -> 3" in told.out
-    assert told.err == ""
+    printed = capsys.readouterr()
+    assert "role serve: replicas 2 -> 3" in printed.out
+    assert printed.err == ""
 
 
-def test_a_link_leads_where_it_led_in_its_revision(
+def test_link_has_its_target_of_the_revision(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "more.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
@@ -49,7 +49,7 @@ def test_a_link_leads_where_it_led_in_its_revision(
     assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
-def test_a_program_imports_what_is_linked_into_it(
+def test_program_imports_linked_modules(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "shared").mkdir()
@@ -76,7 +76,7 @@ def test_link_out_of_the_repository_is_rejected(
     assert "out.yaml is a link that leads out of the repository" in capsys.readouterr().err
 
 
-def test_links_that_lead_to_themselves_are_no_harm(repository: Path) -> None:
+def test_circular_links_are_ignored(repository: Path) -> None:
     linked(repository, "round", "round")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "two")

@@ -157,10 +157,10 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
 
 
 @pytest.fixture
-def refused(
+def rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., list[str]]:
-    """The lines of standard error of a command that refuses the file `F`."""
+    """The lines of standard error of a command that rejects the file `F`."""
     monkeypatch.chdir(tmp_path)
 
     def run(content: str | bytes | None, *arguments: str) -> list[str]:
@@ -181,36 +181,38 @@ def matches(lines: list[str], wanted: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_manifests(refused: Callable[..., list[str]], case: str) -> None:
+def test_bad_manifests(rejected: Callable[..., list[str]], case: str) -> None:
     content, wanted = BAD[case]
-    lines = refused(content)
+    lines = rejected(content)
     assert matches(lines, wanted), lines
 
 
 @pytest.mark.parametrize("command", ["render", "plan", "diff"])
-def test_every_command_refuses_the_same_way(
-    refused: Callable[..., list[str]], command: str
+def test_commands_reject_invalid_manifests_alike(
+    rejected: Callable[..., list[str]], command: str
 ) -> None:
     if command == "diff":
         pytest.importorskip("fusioninfer_pulumi.cli.diff")
     more = ["F"] if command == "diff" else []
     wanted = BAD["an unknown key"][1]
-    assert refused(UNKNOWN_KEY, command, "F", *more) == wanted * (1 + len(more))
+    assert rejected(UNKNOWN_KEY, command, "F", *more) == wanted * (1 + len(more))
 
 
-def test_standard_input(refused: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(
+    rejected: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stdin = io.TextIOWrapper(io.BytesIO((good() + "---\n" + UNKNOWN_KEY).encode()))
     monkeypatch.setattr("sys.stdin", stdin)
-    assert refused(None, "check", "-") == [
+    assert rejected(None, "check", "-") == [
         "<stdin>: roles[0].replcas: unknown key, did you mean replicas?"
     ]
 
 
-def test_sources_that_cannot_be_read(refused: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_sources_that_cannot_be_read(rejected: Callable[..., list[str]], tmp_path: Path) -> None:
     Path("folder").mkdir()
     Path("loop").symlink_to("loop")
     long = "x" * 300
-    for name, told in {
+    for name, printed in {
         "missing": "missing: cannot be read: No such file or directory",
         "missing/F": "missing/F: cannot be read: No such file or directory",
         "": ": cannot be read: No such file or directory",
@@ -220,29 +222,29 @@ def test_sources_that_cannot_be_read(refused: Callable[..., list[str]], tmp_path
         "folder": f"folder: no Pulumi.yaml and {NO_MANIFESTS}",
         str(tmp_path): f"{tmp_path}: no Pulumi.yaml and {NO_MANIFESTS}",
     }.items():
-        assert refused(None, "check", name) == [told]
+        assert rejected(None, "check", name) == [printed]
 
 
-def test_a_file_without_permission(
-    refused: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+def test_file_without_permission(
+    rejected: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(self: Path, *_args: object) -> Any:
         raise PermissionError(13, "Permission denied", str(self))
 
     Path("F").write_text(good())
     monkeypatch.setattr(Path, "open", denied)
-    assert refused(None) == ["F: cannot be read: Permission denied"]
+    assert rejected(None) == ["F: cannot be read: Permission denied"]
 
 
-def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbf" + good().encode())
     assert main(["check", str(tmp_path / "bom.yaml")]) == 0
 
 
-def test_several_sources_are_all_told(refused: Callable[..., list[str]]) -> None:
+def test_findings_of_all_sources_are_printed(rejected: Callable[..., list[str]]) -> None:
     Path("G").write_text(good(replicas=-1))
     Path("H").write_text(good())
-    assert refused(UNKNOWN_KEY, "check", "F", "H", "G", "nowhere") == [
+    assert rejected(UNKNOWN_KEY, "check", "F", "H", "G", "nowhere") == [
         "F: roles[0].replcas: unknown key, did you mean replicas?",
         "G: roles[0].replicas: must be at least 0, got -1",
         "nowhere: cannot be read: No such file or directory",
@@ -252,19 +254,19 @@ def test_several_sources_are_all_told(refused: Callable[..., list[str]]) -> None
 IDLE = good(template=container(resources={"limits": {"nvidia.com/gpu": "4"}}))
 
 
-def test_warnings_pass_but_for_strict(
-    refused: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+def test_strict_rejects_warnings(
+    rejected: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = refused(IDLE, "check", "--strict", "F")
+    lines = rejected(IDLE, "check", "--strict", "F")
     assert len(lines) == 1
     assert lines[0].startswith("F: warning: roles[0].template.spec.containers[0].args: ")
     for command in ("check", "render", "plan"):
         assert main([command, "F"]) == 0
         assert without_rules(capsys.readouterr().err).splitlines() == lines
-        assert refused(None, command, "F", "--strict") == lines
+        assert rejected(None, command, "F", "--strict") == lines
 
 
-def test_infos_are_not_told_on_standard_error(
+def test_infos_are_not_printed_to_standard_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     template = container(args=["--model", "m", "-tp", "2"], ports=[{"containerPort": 8000}])

@@ -1,4 +1,4 @@
-"""Whatever is read, the command line says what is wrong with it: never a traceback."""
+"""No input causes a traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.main import main
 
 
 @given(data=st.binary(max_size=300))
-def test_no_bytes_end_in_a_traceback(data: bytes) -> None:
+def test_random_bytes_cause_no_traceback(data: bytes) -> None:
     _never_raises(data)
 
 
@@ -40,7 +40,7 @@ _VALUES = st.recursive(
 
 
 @given(spec=_VALUES, metadata=_VALUES, given_role=_VALUES)
-def test_no_structure_ends_in_a_traceback(spec: Any, metadata: Any, given_role: Any) -> None:
+def test_random_structures_cause_no_traceback(spec: Any, metadata: Any, given_role: Any) -> None:
     document = {**service(), "spec": spec, "metadata": metadata}
     _never_raises(yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
     document = {**service(), "spec": {"roles": [given_role, role()]}}
@@ -58,7 +58,7 @@ NESTED = {
 }
 
 
-def test_texts_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
+def test_deeply_nested_texts_are_rejected(tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.yaml" for name in NESTED]
     for path in paths:
         path.write_text(f"{yaml.safe_dump(service())}more:\n  {NESTED[path.stem]}\n")
@@ -72,7 +72,7 @@ def test_texts_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
-def test_the_name_of_a_file_may_be_no_utf_8(
+def test_file_name_need_not_be_utf_8(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = os.fsdecode(b"caf\xe9.yaml")
@@ -91,7 +91,7 @@ def _never_raises(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
         patch.setattr("sys.stdout", io.StringIO())
-        patch.setattr("sys.stderr", told := io.StringIO())
+        patch.setattr("sys.stderr", printed := io.StringIO())
         status = main(["plan", "-", "--gpus", "8"])
         assert status in (0, 2)
-        assert status == 0 or told.getvalue().startswith("<stdin>")
+        assert status == 0 or printed.getvalue().startswith("<stdin>")

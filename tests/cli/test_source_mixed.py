@@ -57,7 +57,7 @@ def test_both_are_checked(both: tuple[str, str], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-def test_a_project_is_not_converted_beside_a_manifest(
+def test_project_next_to_a_manifest_is_not_converted(
     both: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert", *both]) == 2

@@ -42,7 +42,7 @@ def difference() -> Difference:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_finding_is_wrapped_between_words(width: int) -> None:
+def test_finding_is_wrapped_between_words(width: int) -> None:
     lines = format_finding_line(PLACE, FOUND, width=width).splitlines()
     assert len(lines) > 1
     assert all(len(line) <= width for line in lines)
@@ -51,7 +51,7 @@ def test_a_finding_is_wrapped_between_words(width: int) -> None:
     assert " ".join(map(str.strip, lines)) == format_finding_line(PLACE, FOUND)
 
 
-def test_what_is_wider_than_the_terminal_stays_whole() -> None:
+def test_words_wider_than_the_terminal_are_not_broken() -> None:
     lines = format_finding_line("x" * 90, FOUND, width=80).splitlines()
     assert lines[0] == "x" * 90 + ":"
     path = "roles[0].template.spec.containers[0].args:"
@@ -60,9 +60,9 @@ def test_what_is_wider_than_the_terminal_stays_whole() -> None:
 
 @pytest.mark.parametrize("color", [True, False])
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_difference_is_wrapped_between_words(width: int, *, color: bool) -> None:
-    found = difference()
-    shown = to_text(found, color=color, width=width)
+def test_difference_is_wrapped_between_words(width: int, *, color: bool) -> None:
+    actual = difference()
+    shown = to_text(actual, color=color, width=width)
     for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[3{digit}m" for digit in range(8))):
         shown = shown.replace(code, "")
     assert "\x1b" not in shown
@@ -72,14 +72,14 @@ def test_a_difference_is_wrapped_between_words(width: int, *, color: bool) -> No
     assert "containers[vllm].image:" in shown
 
 
-def test_a_value_that_does_not_fit_stands_below_its_field() -> None:
+def test_long_value_is_below_its_field() -> None:
     old, new = (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": text}}
         for text in ("a" * 50, "b" * 50)
     )
-    found = compare([old], [new])
-    assert f"    data.k: {'a' * 50} -> {'b' * 50}\n" in to_text(found)
-    narrow = to_text(found, color=False, width=80)
+    actual = compare([old], [new])
+    assert f"    data.k: {'a' * 50} -> {'b' * 50}\n" in to_text(actual)
+    narrow = to_text(actual, color=False, width=80)
     assert f"    data.k:\n      - {'a' * 50}\n      + {'b' * 50}\n" in narrow
 
 
@@ -96,7 +96,7 @@ def test_only_terminals_have_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
-def test_check_wraps_for_people_alone(
+def test_check_wraps_lines_only_at_a_terminal(
     stream: type[io.StringIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "service.yaml"
@@ -109,21 +109,21 @@ def test_check_wraps_for_people_alone(
     assert any(line.startswith("    ") for line in lines) is (stream is Terminal)
 
 
-@pytest.mark.parametrize(("stream", "said"), [(Terminal, True), (io.StringIO, False)])
-def test_long_work_is_named_on_a_terminal_alone(
-    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, *, said: bool
+@pytest.mark.parametrize(("stream", "expected"), [(Terminal, True), (io.StringIO, False)])
+def test_progress_is_shown_only_at_a_terminal(
+    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, *, expected: bool
 ) -> None:
     held = stream()
     monkeypatch.setattr(sys, "stderr", held)
     monkeypatch.setattr(printing, "_FIRST_NOTICE", 0.01)
     with working("pools.yaml: placing"):
         end = time.monotonic() + 5
-        while said and not held.getvalue() and time.monotonic() < end:
+        while expected and not held.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
-    assert held.getvalue().startswith("pools.yaml: placing (") is said
+    assert held.getvalue().startswith("pools.yaml: placing (") is expected
 
 
-def test_short_work_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", held := Terminal())
     with working("anything"):
         pass

@@ -1,4 +1,4 @@
-"""Updates over time from manifests: what restarts, what is new, and why there may be none."""
+"""Timelines of updates from manifests, and why one may be missing."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def test_replicas_that_a_lower_partition_releases_restart() -> None:
     assert [row[0] for row in columns(update)] == ["", "a-1", "a-0", ""]
 
 
-def test_a_partition_that_keeps_everything_leaves_no_turn() -> None:
+def test_partition_above_all_replicas_leaves_no_step() -> None:
     rollout = {"partition": 2}
     update = between(
         service(serving(), rollout=rollout), service(serving("v0.12.0"), rollout=rollout)
     )
     assert update.timeline is not None
-    assert update.timeline.turns == ()
+    assert update.timeline.batches == ()
 
 
-def test_a_renamed_role_starts_beside_the_old_one() -> None:
+def test_renamed_role_starts_before_the_old_one_stops() -> None:
     update = between(service(serving()), service(serving(name="b")))
     assert columns(update) == [
         ("", "", "0", "2", "4"),
@@ -63,7 +63,7 @@ def test_a_renamed_role_starts_beside_the_old_one() -> None:
     assert list(update.notes) == ["At most 3.0 GPU-hours more than before and after."]
 
 
-def test_a_changed_sub_group_policy_creates_the_lws_again() -> None:
+def test_changed_sub_group_policy_replaces_the_lws() -> None:
     more: Manifest = {
         "multinode": {"nodeCount": 2, "launcher": "none"},
         "rollout": {"maxUnavailable": 2},
@@ -78,7 +78,7 @@ def test_accelerators_of_both_sides_count_while_a_replica_changes() -> None:
     assert [row[-1] for row in columns(update)] == ["8", "8", "6", "4"]
 
 
-def test_an_autoscaled_role_keeps_its_live_replicas() -> None:
+def test_autoscaled_role_keeps_its_live_replicas() -> None:
     scaling: Manifest = {
         "autoscaling": {"maxReplicas": 9, "metrics": [{"name": "queue", "target": 5}]}
     }
@@ -107,7 +107,7 @@ def test_an_autoscaled_role_keeps_its_live_replicas() -> None:
         (service(serving()), service(serving(replicas=401)), "more than 400 LeaderWorkerSets"),
     ],
 )
-def test_why_there_is_none(old: Manifest, new: Manifest, why: str) -> None:
+def test_missing_timeline_has_a_reason(old: Manifest, new: Manifest, why: str) -> None:
     update = between(old, new)
     assert (update.timeline, update.cells, list(update.notes)) == (None, [], [])
     assert why in update.missing
@@ -150,7 +150,7 @@ def test_change_that_kueue_rejects_is_not_played(new: Manifest, what: str | None
         assert text in note
 
 
-def test_a_service_that_stands_twice_in_a_source() -> None:
+def test_duplicate_service_has_no_timeline() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))
     (update,) = timelines([*objects, *objects], objects, ([plan, plan], [plan]))

@@ -1,4 +1,4 @@
-"""Whole runs of the command line: what was typed, what it printed, how it ended.
+"""Transcripts of the command line: commands, output and exit status.
 
 Each case is a folder of files and some commands; `transcripts/CASE.txt` holds their output. After
 a wanted change write them with `pytest tests/cli/test_transcripts.py --regenerate`, and read the
@@ -34,7 +34,7 @@ DIFF_ALL = (*DIFF, "diff old.yaml new.yaml --output json")
 
 @dataclass(frozen=True)
 class Case:
-    """Files by their path, and what is typed beside them."""
+    """Files by their path, and commands."""
 
     commands: Sequence[str]
     files: dict[str, Any] = field(default_factory=dict)
@@ -294,16 +294,18 @@ def test_no_transcript_is_left_over() -> None:
 
 
 def lay_out(files: dict[str, Any]) -> None:
-    for path, held in files.items():
+    for path, stream in files.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        text = held
-        if not isinstance(held, str):
-            text = yaml.safe_dump_all(list(held) if isinstance(held, list | tuple) else [held])
+        text = stream
+        if not isinstance(stream, str):
+            text = yaml.safe_dump_all(
+                list(stream) if isinstance(stream, list | tuple) else [stream]
+            )
         Path(path).write_text(text, encoding="utf-8")
 
 
 class _Stream(io.TextIOWrapper):
-    """Keeps what is written, as a terminal or as a pipe."""
+    """Collects output, as a terminal or as a pipe."""
 
     def __init__(self, *, terminal: bool) -> None:
         self.held = io.BytesIO()
@@ -314,7 +316,7 @@ class _Stream(io.TextIOWrapper):
         return self.terminal
 
     def text(self) -> str:
-        """What was written; escapes of a terminal read `<33m>`."""
+        """The output; escape sequences of a terminal become `<33m>`."""
         return re.sub(r"\x1b\[([0-9;]*m)", r"<\1>", self.held.getvalue().decode())
 
 

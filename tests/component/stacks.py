@@ -164,5 +164,5 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(LiveState, "listed", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(state_machine, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)
     return stack

@@ -117,7 +117,7 @@ def test_joins_with_layout_per_replica(engine: Any, old: Any, new: Any, told: li
     ("old", "new", "told"),
     [
         (service(*pair(2, None)), service(*pair(rollout={"partition": 1})),
-         ["roles[0].rollout.partition: holds back replicas that the gang needs: svc-prefill-0",
+         ["roles[0].rollout.partition: excludes replicas that the gang needs: svc-prefill-0",
           SERVICE + "prefill"]),
         (service(wide(2)), service(wide(4), rollout={"partition": 1}),
          ["rollout.partition: ", SERVICE + "serve"]),
@@ -135,7 +135,7 @@ def test_joins_with_layout_per_replica(engine: Any, old: Any, new: Any, told: li
          service(wide(4, 4), rollout={"partition": 2}, **needs(serve=2)), []),
         (service(wide(2, 4)),
          service(wide(4, 4), rollout={"partition": 2}, **needs("LowestOrdinals", serve=2)),
-         ["rollout.partition: holds back replicas that the gang needs: svc-serve-1, ",
+         ["rollout.partition: excludes replicas that the gang needs: svc-serve-1, ",
           SERVICE + "serve"]),
         (service(wide(2)), service(wide(4), rollout={"partition": 2}),
          ["rollout.partition: ", SERVICE + "serve"]),

@@ -8,7 +8,7 @@ import pytest
 from routed import routed
 from samples import plan_of
 
-from fusioninfer_pulumi.component.status import refusal, service_status
+from fusioninfer_pulumi.component.status import find_rejection, service_status
 
 GATEWAY = {
     "gatewayClassName": "istio",
@@ -53,7 +53,7 @@ def test_false_condition_makes_service_inactive(
     name: str, look: Any, reason: str, message: str
 ) -> None:
     assert PLAN.routing is not None
-    assert refusal(PLAN.routing, {name: look}) == (reason, message)
+    assert find_rejection(PLAN.routing, {name: look}) == (reason, message)
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={name: look})
     assert status["conditions"][1] == {
         "type": "Active",
@@ -79,7 +79,7 @@ def test_false_condition_makes_service_inactive(
 )
 def test_missing_or_outdated_condition_is_ignored(look: Any) -> None:
     assert PLAN.routing is not None
-    assert refusal(PLAN.routing, {"svc-httproute": look, "svc-pool": look}) is None
+    assert find_rejection(PLAN.routing, {"svc-httproute": look, "svc-pool": look}) is None
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={"svc-httproute": look})
     assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
 
@@ -94,4 +94,4 @@ def test_pool_without_route_is_ignored() -> None:
     alone = plan_of(routed(httproute=None)).routing
     assert alone is not None
     assert alone.route is None
-    assert refusal(alone, {"svc-pool": of_parent(condition("Accepted"))}) is None
+    assert find_rejection(alone, {"svc-pool": of_parent(condition("Accepted"))}) is None

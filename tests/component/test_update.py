@@ -15,6 +15,7 @@ from samples import nodes, role, service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import update_run
 from fusioninfer_pulumi.component.cluster_access import LiveState
+from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 NAME = "svc-inference-{}"
@@ -230,6 +231,7 @@ def paired_roles(image: str, *more: str, replicas: int = 2) -> list[Any]:
 
 
 NO_GANG = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}, "rollout": {"timeout": "5s"}}
+SECRET = "1b47061264138c4ac30d75fd1eb44270"  # Pulumi's mark of a secret
 OLD_RELEASE, NEW_RELEASE = "vllm/vllm-openai:v0.31.0", "vllm/vllm-openai:v0.32.0"
 
 
@@ -243,9 +245,16 @@ def test_new_pair_revision_changes_decode_between_halves_of_prefill(stack: Stack
     assert {*[name for name in stack.order if name in expected][:2]} == {*expected[:2]}
 
 
-@pytest.mark.parametrize(("replicas", "warned"), [(1, True), (2, False)])
-def test_preview_warns_of_mixed_revisions(stack: Stack, replicas: int, warned: bool) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "secret", "warned"), [(1, False, True), (2, False, False), (1, True, False)]
+)
+def test_preview_warns_of_mixed_revisions_unless_state_has_secrets(
+    stack: Stack, replicas: int, secret: bool, warned: bool
+) -> None:
     run(stack, *paired_roles(OLD_RELEASE, replicas=replicas), **NO_GANG)
+    for resource in stack.engine.state.values() if secret else ():
+        spec = resource["outputs"].get("spec")
+        resource["outputs"]["spec"] = {SIGNATURE: SECRET, "value": spec}
     manifest = service(*paired_roles(NEW_RELEASE, replicas=replicas), **NO_GANG)
     preview = stack.engine.run(lambda: InferenceService("svc", manifest) and None, preview=True)
     lines = [line for line in preview.logged if "mixed revisions, degraded" in line]

@@ -87,12 +87,12 @@ def test_certificate_adds_its_path() -> None:
         ("gaie-1.2", ["--model-server-metrics-path=/m", KV_METRIC], []),
         ("gaie-1.2", ["--drain-timeout=5s"], ["warning: [0]: gaie-1.2 has no flag "]),
         ("llm-d-0.10", ["--drain-timeout=5s"], []),
-        ("gaie-1.4", [KV_METRIC], ["[0]: gaie-1.4 refuses --kv-cache-usage-percentage-metric: "]),
+        ("gaie-1.4", [KV_METRIC], ["[0]: gaie-1.4 rejects --kv-cache-usage-percentage-metric: "]),
         ("llm-d-0.9", ["--model-server-metrics-path=/m"], []),
         (
             "llm-d-0.10",
             ["--v=1", "--model-server-metrics-path=/m"],
-            ["[1]: llm-d-0.10 refuses --model-server-metrics-path: "],
+            ["[1]: llm-d-0.10 rejects --model-server-metrics-path: "],
         ),
         (
             "gaie-1.2",

@@ -131,7 +131,7 @@ def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         ),
         (
             scaled({"maxReplicas": 1000}, name="x" * 45, multinode=nodes(2)),
-            "the LeaderWorkerSet name",
+            "the name of LeaderWorkerSet",
         ),
     ],
 )

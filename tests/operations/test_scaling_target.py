@@ -131,7 +131,7 @@ def test_each_family_that_holds_requests_takes_its_configuration(family: str) ->
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
     assert row.flow_control is not None
-    assert row.flow_control.held in triggers(manifest)["waiting"][0]
+    assert row.flow_control.queued in triggers(manifest)["waiting"][0]
 
 
 def pair(prefill: int, decode: int, **more: Any) -> Manifest:

@@ -153,8 +153,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
             role("a", replicas=1, template=template(container(args=None))), name="s" * 49,
             model={"uri": HF, "cache": WARM},
         ),
-        [("model.cache.warmUp: the Job's name would have 64 characters, at most 63 are allowed; "
-         f"shorten the name of service {'s' * 49} by 1")],
+        [(f"model.cache.warmUp: the name of Job {'s' * 49}-model-00000000 has 64 characters, at "
+          "most 63 are allowed; shorten the name of the service or role by 1")],
     ),
 ]  # fmt: skip
 

@@ -153,7 +153,7 @@ def test_replicas_not_awaited_do_not_count_as_serving() -> None:
     plan = plan_of(manifest)
     played = timeline(plan, restarted(plan))
     assert played.not_awaited == ("svc-decode-1",)
-    assert played.turns[-1].restarting == ("svc-decode-1",)
+    assert played.batches[-1].restarting == ("svc-decode-1",)
     assert played.after.serving == {"prefill": 1, "decode": 1}
 
 
@@ -161,7 +161,7 @@ def test_change_without_restart_has_no_steps() -> None:
     plan = three()
     same = LwsSize(1, 8)
     played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
-    assert (played.turns, played.after.seconds, played.extra_hours) == ((), 0, 0)
+    assert (played.batches, played.after.seconds, played.extra_hours) == ((), 0, 0)
 
 
 def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
@@ -193,9 +193,9 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
     played = timeline(plan, changes)
     steps = {lws.name: lws for lws in update_order(plan)}
-    shown = [name for row in played.turns for name in (*row.restarting, *row.starting)]
+    shown = [name for row in played.batches for name in (*row.restarting, *row.starting)]
     assert set(shown) == {name for name, change in changes.items() if change.disrupts}
-    for row in played.turns:
+    for row in played.batches:
         for (_, limit), names in units(row.restarting, steps).items():
             assert len(names) <= limit
     # In a role, those that others wait for begin in the order of the update. Serving groups with
@@ -238,7 +238,7 @@ def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     faster = _Faster(plan, changes, ())
     faster.random, faster.due = random, {}
     slowest, played = timeline(plan, changes), faster.play()
-    slack = LONG_PAUSE_SECONDS * len(slowest.turns)
+    slack = LONG_PAUSE_SECONDS * len(slowest.batches)
     assert played.after.seconds <= slowest.after.seconds + slack
     assert played.peak <= slowest.peak
 

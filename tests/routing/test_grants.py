@@ -79,7 +79,9 @@ def test_names_that_become_label_values_are_not_too_long() -> None:
 
     assert not told(59)
     (line,) = told(60)
-    assert line.startswith("metadata.name: the name of the endpoint picker ")
-    assert line.endswith("has 64 characters, of at most 63; shorten the service's by 1")
+    assert line.startswith("metadata.name: the name of endpoint picker ")
+    assert line.endswith(
+        "has 64 characters, at most 63 are allowed; shorten the name of the service or role by 1"
+    )
     assert not told(55, gateway={}, httproute=None)
-    assert "the name of the Gateway" in told(56, gateway={}, httproute=None)[0]
+    assert "the name of Gateway" in told(56, gateway={}, httproute=None)[0]

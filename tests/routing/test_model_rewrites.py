@@ -126,7 +126,7 @@ def test_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
     (warned,) = [line for line in warnings(manifest) if "modelRewrites" in line]
     assert warned == (
         f'warning: {AT}[0].targets[1].model: "tuned" is not served by all pods: more serves base; '
-        "engines answer 404 for it. For a model with pods of its own use httproute.split"
+        "engines answer 404 for it. For a model with separate pods use httproute.split"
     )
     assert not [line for line in warnings(canary(95, 5)) if "modelRewrites" in line]
 

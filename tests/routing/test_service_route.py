@@ -21,7 +21,7 @@ from samples import (
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.cli.plan_output import PlanView
-from fusioninfer_pulumi.component.status import refusal
+from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 
@@ -93,7 +93,7 @@ def test_route_that_is_not_accepted_is_the_services_refusal() -> None:
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
     state = {"status": {"parents": [{"parentRef": {"name": "gw"}, "conditions": [condition]}]}}
     assert plan.routing is not None
-    (reason, _) = refusal(plan.routing, {"svc-httproute": state}) or ("", "")
+    (reason, _) = find_rejection(plan.routing, {"svc-httproute": state}) or ("", "")
     assert reason == "RouteNotAccepted"
 
 

@@ -36,8 +36,7 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 "roles[0].startupPolicy: LeaderReady deadlocks with gang scheduling: the workers "
                 "are "
                 "created after the leader is ready, and the leader is scheduled only with its "
-                "workers; remove it (an engine that spans the pods is not ready before its "
-                "workers join, with a gang or without)"
+                "workers; use LeaderCreated"
             ),
         ),
         (

@@ -104,10 +104,10 @@ def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> No
     ]
 
 
-def test_names_that_are_too_long_because_of_the_group_are_rejected() -> None:
+def test_name_with_group_that_is_too_long_is_rejected() -> None:
     wide = service(role("r" * 20), name="s" * 28, groups=11)
     (found,) = problems(wide)
-    assert f'"{"s" * 28}-10-{"r" * 20}-0" has 54 characters' in found
+    assert f"{'s' * 28}-10-{'r' * 20}-0 has 54 characters" in found
     del wide["spec"]["groups"]
     assert problems(wide) == []
 

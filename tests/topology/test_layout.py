@@ -212,7 +212,7 @@ def test_names_have_room_for_the_groups_that_a_set_may_have(more: Any, limit: in
     assert not problems(service(fits, name=LONG, **PER_ROLE))
     fits["name"] += "b"
     (told,) = problems(service(fits, name=LONG, **PER_ROLE))
-    assert f"has {limit + 1} characters, its pods need at most {limit}" in told
+    assert f"has {limit + 1} characters, at most {limit} are allowed" in told
 
 
 @pytest.mark.parametrize(

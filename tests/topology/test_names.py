@@ -44,9 +44,9 @@ def test_name_limit_follows_from_stateful_sets(
     (problem,) = problems(of_length(limit + 1, replicas, **fields))
     service_name = "a" * (limit + 1 - len(f"-role-{replicas - 1}"))
     assert problem == (
-        f'roles[0].name: the LeaderWorkerSet name "{service_name}-role-{replicas - 1}" has '
-        f"{limit + 1} characters, its pods need at most {limit}; shorten the names of service "
-        f"{service_name} and role role by 1"
+        f"roles[0].name: the name of LeaderWorkerSet {service_name}-role-{replicas - 1} has "
+        f"{limit + 1} characters, at most {limit} are allowed; shorten the name of the service or "
+        "role by 1"
     )
 
 

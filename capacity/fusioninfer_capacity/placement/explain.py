@@ -161,7 +161,7 @@ def unplaced_findings(
     else:
         message = (
             f"has no place; nearest is {pools_text(placed.nearest.pools)}, which lacks "
-            f"{missing_text(placed.nearest.missing)} beside the other services"
+            f"{missing_text(placed.nearest.missing)} next to the other services"
         )
         if moves:
             message += (
@@ -280,7 +280,7 @@ def _rejection(
         reason, usage = (
             ("too small", pools.unused)
             if beside(pools.unused) is None
-            else ("no room beside the others", others)
+            else ("no capacity next to the others", others)
         )
         lacks = missing_text(_missing(service, assignment, usage, pools))
         return f"{reason}: {lacks or 'only the minimum fits'}"

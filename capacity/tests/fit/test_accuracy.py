@@ -18,7 +18,7 @@ def test_the_page_is_that_of_the_logs() -> None:
     assert capacity_accuracy.TARGET.read_text(encoding="utf-8") == capacity_accuracy.text()
 
 
-def test_size_says_how_far_throughputs_were_off() -> None:
+def test_size_reports_accuracy_of_throughputs() -> None:
     rows = json.loads(capacity_accuracy.THROUGHPUT.read_text(encoding="utf-8"))
     errors = [row["estimated"] / row["measured"] - 1 for row in rows]
     assert len(errors) >= 10

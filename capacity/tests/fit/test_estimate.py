@@ -87,12 +87,12 @@ def test_times_are_those_of_the_package() -> None:
         (LLAMA, "H100", 3, "does not cover this layout: odd"),
     ],
 )
-def test_what_is_not_covered(model: str, accelerator: str, tensor: int, reason: str) -> None:
+def test_models_outside_the_data(model: str, accelerator: str, tensor: int, reason: str) -> None:
     with pytest.raises(NotCoveredError, match=reason):
         Estimates(model, accelerator, "vllm", tensor, 1)
 
 
-def test_a_load_that_is_not_covered() -> None:
+def test_load_outside_the_data_is_rejected() -> None:
     with pytest.raises(NotCoveredError, match="does not cover this load: no such batch"):
         Estimates(LLAMA, "H100", "vllm", 1, 1).decode(200, 1000)
 

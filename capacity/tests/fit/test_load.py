@@ -62,14 +62,14 @@ def test_the_best_number_of_sequences_is_taken() -> None:
     assert 0.75 * best <= found.rate <= best
 
 
-def test_times_that_nothing_meets() -> None:
+def test_unreachable_latency_has_no_proposal() -> None:
     assert served(Steps(), Load(1, 2000, 300, ttft=0.05), 100) is None
     assert served(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
     assert prefilled(Steps(), Load(1, 2000, 300, ttft=0.05)) is None
     assert decoded(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
 
 
-def test_prefill_and_decode_apart_do_not_hold_each_other_up() -> None:
+def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
     together, apart = served(Steps(), LOAD, 256), decoded(Steps(), LOAD, 256)
     first = prefilled(Steps(), LOAD)
     assert together is not None

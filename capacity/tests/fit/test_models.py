@@ -18,7 +18,7 @@ from fusioninfer_capacity.fit.weights import Split, stages
 GIB = 2**30
 
 
-def test_the_table_has_the_models_that_people_serve() -> None:
+def test_table_has_common_models() -> None:
     families = ("Llama-3.3-70B", "Qwen3-235B", "DeepSeek-R1", "Mistral-Small", "Mixtral-8x7B",
                 "gemma-3", "gpt-oss-120b", "GLM-4.5", "Kimi-K2", "phi-4")  # fmt: skip
     for family in families:
@@ -79,7 +79,7 @@ def test_parameters_are_those_of_the_recipe(name: str, billions: int) -> None:
     assert (model.doubt is None) is name.endswith(("GLM-4.5V", "MiniMax-M2"))
 
 
-def test_a_config_of_step_has_names_of_its_own() -> None:
+def test_step_config_has_different_names() -> None:
     """Those that `Step3p5Config` of vLLM 0.32.0 reads."""
     table = models()["stepfun-ai/Step-3.7-Flash"]["config"]
     names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
@@ -96,7 +96,7 @@ def test_a_config_of_step_has_names_of_its_own() -> None:
     assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
 
 
-def test_modules_of_several_formats_have_their_own_bits() -> None:
+def test_modules_of_several_formats_have_separate_bits() -> None:
     """The recipe of Qwen3.6-27B has 22 GB on disk, drafter included."""
     model = known_architecture("nvidia/Qwen3.6-27B-NVFP4")
     assert model is not None
@@ -139,7 +139,7 @@ def test_experts_that_ranks_divide_are_padded() -> None:
     assert divided - spread == pytest.approx(experts * (384 / 360 - 1), rel=0.001)
 
 
-def test_an_index_of_sparse_layers_takes_memory_beside_their_keys() -> None:
+def test_index_of_sparse_layers_adds_memory() -> None:
     model = known_architecture("MiniMaxAI/MiniMax-M3")
     assert model is not None
     caches = [layer.cache for layer in model.layers]
@@ -148,7 +148,7 @@ def test_an_index_of_sparse_layers_takes_memory_beside_their_keys() -> None:
     assert caches[3].bytes(4, 16) == 2 * 256 + 256
 
 
-def test_what_is_not_understood_is_said() -> None:
+def test_unknown_architecture_is_reported() -> None:
     with pytest.raises(UnknownArchitectureError, match=r"mamba is not known$"):
         read_config({"model_type": "mamba"})
     with pytest.raises(UnknownArchitectureError, match="those of minimax_m3"):
@@ -222,5 +222,5 @@ def test_bits_of_a_parameter(stated: dict[str, object], bits: float) -> None:
         ("gate", "mlp.up_proj", True),
     ],
 )
-def test_what_is_not_quantized(pattern: str, module: str, *, covered: bool) -> None:
+def test_unquantized_modules_are_recognized(pattern: str, module: str, *, covered: bool) -> None:
     assert Quantization("FP8", 8, (pattern,)).covers(5, module) is covered

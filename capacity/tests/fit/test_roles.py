@@ -84,7 +84,7 @@ def test_node_selector_of_other_accelerators_is_a_warning() -> None:
     assert verdict(plan) == ("info", "memory-estimated")
 
 
-def test_weights_that_leave_no_room() -> None:
+def test_weights_above_memory_are_rejected() -> None:
     plan = planned("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert verdict(plan) == ("error", "weights-exceed-memory")
     assert "--tensor-parallel-size 4 fits" in told(plan)[0].text
@@ -123,7 +123,7 @@ def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
     assert "--context-length" in told(plan)[0].text
 
 
-def test_models_with_images_and_later_releases_are_refused_beyond_a_wider_margin() -> None:
+def test_models_with_images_and_later_releases_have_wider_margin() -> None:
     model = "mistralai/Mistral-Small-3.2-24B-Instruct-2506"
     for share, severity in (("0.86", "warning"), ("0.78", "error")):
         plan = planned("--model", model, "--gpu-memory-utilization", share, "--max-model-len",
@@ -137,7 +137,7 @@ def test_models_with_images_and_later_releases_are_refused_beyond_a_wider_margin
         assert verdict(plan) == (severity, "cache-too-small")
 
 
-def test_releases_that_were_not_read_are_refused_for_their_weights_alone() -> None:
+def test_unread_releases_are_rejected_only_for_weights() -> None:
     newer = "vllm/vllm-openai:v0.40.0"
     longer = {"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}
     for image in (newer, "vllm/vllm-openai:latest"):
@@ -179,7 +179,7 @@ def test_ranks_hold_the_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
     assert overhead("8") - overhead("4") == (0 if backend else more)
 
 
-def test_a_length_that_the_engine_chooses_is_no_warning() -> None:
+def test_automatic_length_is_not_a_warning() -> None:
     """`--max-model-len auto`, as roles of the catalogue have it."""
     words = ("--model", "Qwen/Qwen2.5-VL-7B-Instruct", "--max-model-len")
     role = {"accelerator": "L4"}
@@ -249,7 +249,7 @@ def test_compressed_latents_are_those_of_vllm_alone(
     assert fitted.doubt is not None
 
 
-def test_newer_sglang_is_refused_beyond_a_wider_margin() -> None:
+def test_newer_sglang_has_wider_margin() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
              "--mem-fraction-static")  # fmt: skip
     for release, fraction, severity in (
@@ -260,7 +260,7 @@ def test_newer_sglang_is_refused_beyond_a_wider_margin() -> None:
         assert verdict(plan) == (severity, "weights-exceed-memory"), (release, fraction)
 
 
-def test_without_an_accelerator_nothing_is_said() -> None:
+def test_role_without_accelerator_has_no_finding() -> None:
     plan = planned(*MODEL)
     assert told(plan) == []
     assert plan.memory == {}
@@ -276,7 +276,7 @@ def test_without_an_accelerator_nothing_is_said() -> None:
         ((*MODEL, "--quantization", "fp8"), "quantized while they are loaded"),
     ],
 )
-def test_what_is_not_understood_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
+def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
     plan = planned(*arguments, pod={"nodeSelector": H100})
     assert verdict(plan) == ("info", "memory-not-checked")
     assert reason in told(plan)[0].text
@@ -345,12 +345,12 @@ def test_accelerator_name_is_known(name: str) -> None:
         ({}, None),
     ],
 )
-def test_labels_tell_the_accelerator(labels: dict[str, str], name: str | None) -> None:
+def test_accelerator_follows_from_labels(labels: dict[str, str], name: str | None) -> None:
     found = by_labels(labels)
     assert (found.name if found is not None else None) == name
 
 
-def test_a_label_tells_the_memory_of_an_accelerator_that_is_not_in_the_table() -> None:
+def test_memory_label_describes_unknown_accelerator() -> None:
     found = by_labels({"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"})
     assert found is not None
     assert found.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
@@ -363,7 +363,7 @@ def test_names_of_accelerators(name: str) -> None:
     assert by_name(name) is not None
 
 
-def test_claims_affinity_and_the_role_tell_the_accelerator() -> None:
+def test_accelerator_follows_from_claims_affinity_and_role() -> None:
     expression = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H200"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -381,7 +381,7 @@ def test_claims_affinity_and_the_role_tell_the_accelerator() -> None:
         assert plan.memory["chat"].accelerator.name == "H200"
 
 
-def test_a_role_may_state_a_memory() -> None:
+def test_role_accelerator_may_be_a_memory() -> None:
     plan = planned(*MODEL, "--max-model-len", "16000", role={"accelerator": "80Gi"})
     assert plan.memory["chat"].accelerator.name == "80Gi"
     plan = planned(*MODEL, role={"accelerator": "H9000"})
@@ -420,7 +420,7 @@ def test_a_config_as_mapping_and_as_path(tmp_path: Path, monkeypatch: pytest.Mon
         {"model_type": "mixtral", "num_local_experts": {}},
     ],
 )
-def test_an_ill_config_is_not_checked(changed: dict[str, Any]) -> None:
+def test_invalid_config_is_not_checked(changed: dict[str, Any]) -> None:
     model = {"uri": "s3://models/ours", "config": {**CONFIG, **changed}}
     plan = planned(model=model, pod={"nodeSelector": H100})
     assert verdict(plan)[0] == "info"

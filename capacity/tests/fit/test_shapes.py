@@ -78,7 +78,7 @@ def test_sequences_are_no_longer_than_the_models(length: str) -> None:
 
 
 @pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
-def test_lengths_that_the_engine_takes(length: str) -> None:
+def test_lengths_the_engine_accepts(length: str) -> None:
     assert refused(planned(*LONG, length)) == []
 
 
@@ -106,7 +106,7 @@ def test_another_image_may_set_the_variable() -> None:
     assert finding.severity.value == "warning"
 
 
-def test_a_config_of_ones_own_decides() -> None:
+def test_model_config_takes_precedence() -> None:
     overridden = ("--hf-overrides", '{"max_position_embeddings": 131072}')
     assert refused(planned(*LONG, "65536", *overridden)) == []
 
@@ -179,7 +179,7 @@ def test_feed_forward_layers_are_whole_blocks_in_every_release() -> None:
         assert "feed-forward layers of width 9728 split 8 ways are 1216 wide" in finding.text
 
 
-def test_what_is_refused_is_not_proposed() -> None:
+def test_rejected_layouts_are_not_proposed() -> None:
     """TP 8 alone would fit, but its engine refuses the experts."""
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
     plan = split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})

@@ -93,14 +93,14 @@ def refused(log: Log) -> bool | None:
 @pytest.mark.parametrize(
     "log", [log for log in JUDGED if "outcome" in log], ids=lambda log: str(log["id"])
 )
-def test_what_was_refused_is_refused_and_what_started_is_not(log: Log) -> None:
+def test_logged_failures_are_rejected_and_startups_accepted(log: Log) -> None:
     verdict = refused(log)
     if verdict is None:
         pytest.skip("not checked")
     assert verdict is (log["outcome"] == "refused")
 
 
-def test_few_judged_logs_are_not_checked() -> None:
+def test_few_logs_are_not_checked() -> None:
     judged = [log for log in JUDGED if "outcome" in log]
     unchecked = [log["id"] for log in judged if refused(log) is None]
     assert len(judged) - len(unchecked) >= 24
@@ -110,7 +110,7 @@ def test_few_judged_logs_are_not_checked() -> None:
     assert old | uncertain >= set(unchecked)
 
 
-def test_sglang_takes_what_its_fraction_leaves() -> None:
+def test_sglang_uses_its_memory_fraction() -> None:
     """Figures of SGLang itself: free memory, that of the weights, and what it gave the cache."""
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
     model = known_architecture(log["model"])
@@ -121,7 +121,7 @@ def test_sglang_takes_what_its_fraction_leaves() -> None:
     assert int(left * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
 
 
-def test_a_latent_takes_what_sglang_logged() -> None:
+def test_latent_size_matches_sglang_log() -> None:
     log = next(log for log in LOGS if log["id"] == "zdszero")
     model = known_architecture(log["model"])
     assert model is not None
@@ -156,7 +156,7 @@ def memory_of_amd(log: Log) -> float:
     return SIZED["sglang"].memory(command, ACCELERATORS["MI355X"], model, 2, 2).share / GIB
 
 
-def test_an_fp8_cache_takes_half_of_what_vllm_logged_for_it() -> None:
+def test_fp8_cache_is_half_of_vllm_log() -> None:
     log = next(log for log in LOGS if log["id"] == "vllm-25350")
     model = known_architecture(log["model"])
     assert model is not None
@@ -184,7 +184,7 @@ def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
 
 
 @pytest.mark.parametrize("log", NEEDED, ids=lambda log: str(log["id"]))
-def test_a_sequence_takes_what_vllm_said_that_it_needs(log: Log) -> None:
+def test_sequence_size_matches_vllm_log(log: Log) -> None:
     command = command_of(log)
     model, sizes = known_architecture(log["model"]), command.parallelism
     assert model is not None

@@ -80,7 +80,7 @@ def test_nodes_that_take_no_pods_do_not_count(away: Any) -> None:
     assert only_pool.nodes == 1
 
 
-def test_pods_of_others_hold_what_they_ask_for() -> None:
+def test_pods_of_other_services_use_their_requests() -> None:
     pods = [
         pod("n1", 3), pod("n1", 1), pod("n2", 8, "own"), pod("n3", 8, "other"),
         pod("n3", 8, phase="Succeeded"), pod(None, 8), pod("elsewhere", 8),
@@ -111,7 +111,7 @@ def lws_of(*placed: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_live_sets_tell_where_services_run(layout: str) -> None:
+def test_live_leader_worker_sets_show_where_services_run(layout: str) -> None:
     stock = inventory(pool("a", 9), pool("b", 9, labels={LABEL: "gke-b"}))
     prefill = role("prefill", "prefiller", 2, 2, placement={"pools": ["a"]})
     decode = role("decode", "decoder", 2, 1, 4, placement={"pools": ["b"]})
@@ -126,7 +126,7 @@ def test_live_sets_tell_where_services_run(layout: str) -> None:
     assert where(again)["s"] == where(first)["s"]
 
 
-def test_sets_without_a_pool_of_the_inventory_are_left_out() -> None:
+def test_leader_worker_sets_outside_the_inventory_are_ignored() -> None:
     stock = inventory(pool("a", 9))
     lws = lws_of(*place([worker("w")], stock).services)
     assert placement_of(lws, inventory(pool("b", 9))) == {}
@@ -179,7 +179,7 @@ class Api(KubernetesApi):
         ((), False, ["a"]),
     ],
 )
-def test_what_may_not_be_read_is_no_room(
+def test_forbidden_reads_are_reported_or_skipped(
     monkeypatch: pytest.MonkeyPatch, refused: Any, served: bool, wanted: list[str] | None
 ) -> None:
     kind = type("Api", (Api,), {"refused": frozenset(refused), "served": served})

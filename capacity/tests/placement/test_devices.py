@@ -80,7 +80,7 @@ def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
     assert where(place([claiming("w", 1, 1, claim())], stock)) == {"w": {"serve": "a"}}
 
 
-def test_what_others_hold_is_in_use() -> None:
+def test_devices_of_other_pods_are_in_use() -> None:
     claims = [
         held("n1", 0, 1, by="foreign"),
         held("n1", 2, by="own-0"),
@@ -132,7 +132,7 @@ def test_classes_of_the_very_same_devices_are_one_stock() -> None:
     assert found.device_classes == [GPU, "same"]
 
 
-def test_devices_that_are_no_accelerators_make_no_pool() -> None:
+def test_devices_that_are_not_accelerators_make_no_pool() -> None:
     nics = piece("n1", device("n"), driver="nic.example.com")
     some = LiveDevices([nics], [device_class("nic", "device.driver == 'nic.example.com'")], ())
     assert not some.classes_of("n1")
@@ -150,7 +150,7 @@ def test_extended_resources_come_first() -> None:
     assert (found.accelerators, found.resource, found.device_classes) == (4, "nvidia.com/gpu", [])
 
 
-def test_what_live_pods_claim_is_not_known_by_their_sets() -> None:
+def test_live_leader_worker_sets_do_not_show_claimed_devices() -> None:
     stock = inventory(pool("a", 9, resource=None, deviceClasses=[GPU]))
     placed = place([claiming("w", 2, 1, claim())], stock)
     before = placement_of(lws_of(*placed.services), stock)

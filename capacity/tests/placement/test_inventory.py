@@ -24,7 +24,7 @@ MANIFEST = {
 
 
 @pytest.mark.parametrize("raw", [MANIFEST, {"pools": POOLS}, POOLS], ids=["kind", "spec", "list"])
-def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) -> None:
+def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
     (tmp_path / "pools.yaml").write_text(yaml.safe_dump(raw))
     read = load_inventory(raw)
     assert read == load_inventory(tmp_path / "pools.yaml") == load_inventory(read)
@@ -60,7 +60,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
         ([pool("a", 1, labels={LABEL: "not valid!"})], "pools[0].labels: "),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused(raw: Any, told: str) -> None:
+def test_invalid_inventory_is_rejected(raw: Any, told: str) -> None:
     with pytest.raises(InvalidServiceError) as refused:
         load_inventory(raw)
     assert any(str(finding).startswith(told) for finding in refused.value.findings)
@@ -81,7 +81,7 @@ def test_a_file_is_one_document(text: str, told: str, tmp_path: Path) -> None:
         load_inventory(tmp_path / "pools.yaml")
 
 
-def test_a_file_that_does_not_exist_is_the_usual_error(tmp_path: Path) -> None:
+def test_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_inventory(tmp_path / "none.yaml")
 

@@ -34,7 +34,7 @@ def tried(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
 
 
 @given(st.lists(st.integers(1, 8), max_size=6), rooms)
-def test_what_it_packs_fits(pods: list[int], nodes: list[int]) -> None:
+def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
     if packs([(size, 1) for size in pods], [(room, 1) for room in nodes]):
         assert tried(tuple(pods), tuple(nodes))
 
@@ -74,7 +74,7 @@ def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: 
     ),
 )
 @examples(2)
-def test_the_ledger_agrees_with_trying_everything(
+def test_ledger_equals_exhaustive_packing(
     nodes: int, in_use: list[int], replicas: list[tuple[list[int], int]]
 ) -> None:
     count = nodes + len(in_use)
@@ -101,7 +101,7 @@ def test_the_ledger_agrees_with_trying_everything(
     st.lists(sizes, min_size=1, max_size=8),
     st.randoms(use_true_random=False),
 )
-def test_what_is_certain_fits_wherever_pods_go(
+def test_guaranteed_fit_is_independent_of_pod_order(
     nodes: int, pods: list[int], dice: random.Random
 ) -> None:
     pools = Pools([NodePoolArgs(name="a", nodes=nodes, accelerators=8)])

@@ -101,7 +101,7 @@ def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
     assert where(found) == {"w": {"serve": "a"}}
 
 
-def test_the_demands_are_carried_out_and_gone() -> None:
+def test_placed_manifest_has_no_demands_left() -> None:
     wanted = worker("w", placement={"pools": ["a"]})
     said = plan_service(args(wanted)).findings
     assert [(each.severity, each.path) for each in said] == [
@@ -112,7 +112,7 @@ def test_the_demands_are_carried_out_and_gone() -> None:
     assert not plan_service(written).findings
 
 
-def test_the_record_says_why_and_what_is_left() -> None:
+def test_record_has_reasons_and_free_capacity() -> None:
     stock = inventory(pool("a", 2, cost=2), pool("b", 3, inUse=[3]), pool("c", 3, 4))
     found = place([pair("s", (1, 1, 8), (1, 1, 2))], stock)
     record = only(found)
@@ -146,13 +146,13 @@ def test_the_record_says_why_and_what_is_left() -> None:
     )
 
 
-def test_a_rejected_pair_without_room_says_what_is_missing() -> None:
+def test_rejected_pair_names_missing_accelerators() -> None:
     stock = inventory(pool("a", 2), pool("b", 1))
     found = place([worker("first", 2), worker("second", 1)], stock)
     reasons = [[each.reason for each in record.rejected] for record in found.placed if record]
     assert reasons == [
         ["too small: 1 more node of b (8 accelerators)"],
-        ["no room beside the others: 1 more node of a (8 accelerators)"],
+        ["no capacity next to the others: 1 more node of a (8 accelerators)"],
     ]
 
 
@@ -162,12 +162,13 @@ def test_equals_go_to_the_first_pool() -> None:
     assert only(found).rejected[0].reason == "as good, but later in the inventory"
 
 
-def test_no_room_names_the_nearest_pair_and_what_it_lacks() -> None:
+def test_missing_capacity_names_nearest_pair() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
     assert refusal(services, stock) == (
         "big: placement: has no place; nearest is prefill on a, decode on b, which lacks 1 more "
-        "node of a (8 accelerators) and 1 more node of b (8 accelerators) beside the other services"
+        "node of a (8 accelerators) and 1 more node of b (8 accelerators) next to the other "
+        "services"
     )
     found = place_services([args(service) for service in services], stock)
     record = found.placed[1]
@@ -226,7 +227,7 @@ def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
     assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 1)))
 
 
-def test_a_risky_mixture_is_avoided_and_otherwise_said() -> None:
+def test_risky_mixture_is_avoided_or_reported() -> None:
     # Four pods of one could spread over all nodes and leave none for the pod of eight.
     small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
     apart = place([small, large], inventory(pool("a", 3), pool("b", 1)))
@@ -243,19 +244,19 @@ def test_pods_without_accelerators_are_placed_and_not_counted() -> None:
     assert [each.severity for each in found.findings[0]] == [Severity.INFO]
 
 
-def test_parked_roles_take_nothing() -> None:
+def test_roles_scaled_to_zero_need_nothing() -> None:
     found = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
     assert where(found) == {"s": {"prefill": "a", "decode": "a"}}
     assert found.pools[0].left == 0
 
 
-def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> None:
+def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     before = {"small": {"serve": "a"}}
     found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
     assert found == (
         "large: placement: has no place; nearest is serve on a, which lacks 2 more nodes of a "
-        "(16 accelerators) beside the other services; it would have one if small/serve to b "
+        "(16 accelerators) next to the other services; it would have one if small/serve to b "
         "moved: leave them out of the previous placement"
     )
     assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
@@ -264,14 +265,14 @@ def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> 
     }
 
 
-def test_a_way_out_is_not_to_turn_another_one_out() -> None:
+def test_remedy_does_not_evict_another_service() -> None:
     told = refusal(
         [worker("new", 4), worker("runs", 4)],
         inventory(pool("a", 4)),
         previous={"runs": {"serve": "a"}},
     )
     assert told.startswith("new: placement: has no place")
-    assert told.endswith("beside the other services")
+    assert told.endswith("next to the other services")
 
 
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
@@ -298,18 +299,18 @@ MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
     {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
     [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
 ])  # fmt: skip
-def test_a_previous_placement_of_another_shape_is_refused(wrong: Any) -> None:
+def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
     told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
     assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
 
 
-def test_a_previous_placement_that_is_no_json_is_refused(tmp_path: Path) -> None:
+def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(InvalidServiceError, match=r"x\.json: not JSON"):
         place([worker("w")], inventory(pool("a", 1)), previous=tmp_path / "x.json")
 
 
-def test_a_role_that_has_to_move_says_so() -> None:
+def test_moved_role_is_reported() -> None:
     found = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
     ((finding,),) = found.findings.values()
     assert (finding.severity, finding.message) == (
@@ -336,7 +337,7 @@ def test_a_role_that_has_to_move_says_so() -> None:
         ([worker("w" * 64)], "metadata.name: "),
     ],
 )  # fmt: skip
-def test_what_cannot_be_placed_is_refused(services: Any, told: str) -> None:
+def test_unplaceable_services_are_rejected(services: Any, told: str) -> None:
     if "multinode" in told:
         services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
     assert refusal(services, inventory(pool("a", 9))).startswith(told)
@@ -347,13 +348,13 @@ def test_a_service_needs_a_name() -> None:
     assert "name" in refusal([flat], inventory(pool("a", 1)))
 
 
-def test_an_output_where_pools_are_chosen_by_is_refused(output: Callable[..., Any]) -> None:
+def test_output_in_pool_selection_is_rejected(output: Callable[..., Any]) -> None:
     selector = {"nodeSelector": {"zone": output("a")}}
     told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
     assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
 
 
-def test_too_many_combinations_are_refused() -> None:
+def test_too_many_combinations_are_rejected() -> None:
     roles = [role(f"r{index}", "worker") for index in range(5)]
     service = {**worker("w"), "spec": {"roles": roles}}
     stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
@@ -363,7 +364,7 @@ def test_too_many_combinations_are_refused() -> None:
     )
 
 
-def test_several_problems_are_told_at_once_each_under_the_name_of_its_service() -> None:
+def test_all_problems_are_reported_by_service() -> None:
     crowd = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
     with pytest.raises(InvalidServiceError) as refused:
         place(crowd, inventory(pool("p", 1)))

@@ -138,7 +138,7 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
                      id="nodes too small"),
     ],
 )  # fmt: skip
-def test_a_pool_that_is_not_allowed_says_why(needs: Any, first: Any, reason: str) -> None:
+def test_excluded_pool_has_a_reason(needs: Any, first: Any, reason: str) -> None:
     good: Any = {
         "device": {"memory": "81Gi", "attributes": {"model": "H100"}},
         "labels": {"zone": "b"},
@@ -154,7 +154,7 @@ def test_a_pool_that_is_not_allowed_says_why(needs: Any, first: Any, reason: str
         )
 
 
-def test_an_own_toleration_or_a_named_pool_opens_a_tainted_one() -> None:
+def test_tainted_pool_needs_toleration_or_name() -> None:
     stock = inventory(pool("a", 4, taints=[TEAM, GPU_TAINT]))
     tolerant = worker("w", pod={"tolerations": [{"key": "team", "operator": "Exists"}]})
     named = worker("w", placement={"pools": ["a"]})
@@ -199,7 +199,7 @@ def test_roles_are_kept_together_by_an_attribute_or_a_label() -> None:
     )
 
 
-def test_accelerators_that_others_hold_are_not_free() -> None:
+def test_accelerators_in_use_are_not_free() -> None:
     stock = inventory(pool("a", 2, inUse=[1]), pool("b", 2, inUse=[8, 8]), pool("c", 2))
     assert where(place([worker("w", 2)], stock)) == {"w": {"serve": "c"}}
     assert where(place([worker("w", 1, gpus=7)], stock)) == {"w": {"serve": "a"}}
@@ -293,7 +293,7 @@ def test_a_pool_takes_only_what_it_offers() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_counted_is_said(given: Any, counted: int, wanted: str | None) -> None:
+def test_uncounted_devices_are_reported(given: Any, counted: int, wanted: str | None) -> None:
     manifest = claiming("w", 1, 1, given)
     found = place([manifest], inventory(dra("a", 1)))
     assert found.pools[0].placed == counted
@@ -304,7 +304,7 @@ def test_what_is_not_counted_is_said(given: Any, counted: int, wanted: str | Non
         assert not told
 
 
-def test_claims_of_a_template_are_said() -> None:
+def test_claims_of_a_template_are_reported() -> None:
     spec = {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]}
     told = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
     assert [text for text in told if "own: is a claim of the pod template's own" in text]
@@ -330,7 +330,7 @@ stocks = st.lists(
 
 
 @given(st.lists(st.tuples(demands, demands), min_size=1, max_size=2), stocks)
-def test_it_places_as_many_as_trying_everything(pairs: Any, given_pools: Any) -> None:
+def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any) -> None:
     """Counts devices by hand, and puts each pod on each node: no ledger, no capacity model."""
     offers = {
         "both": {"deviceClasses": [GPU]},

@@ -99,7 +99,7 @@ def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
 
 
 @given(cases())
-def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Pools]) -> None:
+def test_search_equals_exhaustive_search(case: tuple[list[ServiceRequest], Pools]) -> None:
     listed, stock = case
     found = search(listed, stock)
     assert found.proven
@@ -112,7 +112,7 @@ def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Po
     st.lists(st.integers(4, 8), min_size=1, max_size=2),
     st.booleans(),
 )
-def test_it_is_as_good_where_not_all_have_room(
+def test_search_equals_exhaustive_search_if_not_all_fit(
     sizes: list[int], nodes: list[int], last_runs: bool
 ) -> None:
     stock = inventory(*(pool(f"p{at}", 1, size) for at, size in enumerate(nodes)))
@@ -128,7 +128,7 @@ def test_it_is_as_good_where_not_all_have_room(
 
 @given(services(), services(2), pools())
 @examples(0.5)
-def test_services_that_are_added_move_nothing_that_runs(
+def test_added_services_move_no_running_service(
     old: list[InferenceServiceArgs], more: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
     first = place_services(old, stock)
@@ -142,7 +142,7 @@ def test_services_that_are_added_move_nothing_that_runs(
 
 @given(services(), pools())
 @examples(0.5)
-def test_what_is_placed_is_placed_the_same_again(
+def test_placement_is_stable(
     given_services: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
     first = place_services(given_services, stock)
@@ -153,7 +153,7 @@ def test_what_is_placed_is_placed_the_same_again(
     assert [each.left for each in again.pools] == [each.left for each in first.pools]
 
 
-def test_a_service_at_the_end_moves_none_in_front_of_it_while_there_is_room() -> None:
+def test_last_service_moves_no_earlier_one_if_it_fits() -> None:
     stock = inventory(pool("a", 4), pool("b", 4), pool("c", 4))
     front = [args(pair("one", (1, 2), (1, 1))), args(worker("two", 3))]
     alone = where(place_services(front, stock))
@@ -193,7 +193,7 @@ def test_six_pools_and_twelve_services_take_a_moment() -> None:
     assert time.process_time() - start < 5, "measured 0.4 s"
 
 
-def test_the_bound_ends_a_search_and_is_said() -> None:
+def test_search_bound_is_reported() -> None:
     # 47 accelerators are wanted, 40 are there, in pieces that do not go together.
     stock = inventory(*(pool(f"p{index}", 1, 8) for index in range(5)))
     crowd = [args(worker(f"s{index}", 1, 1, size)) for index, size in

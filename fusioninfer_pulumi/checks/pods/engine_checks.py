@@ -66,13 +66,13 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield what the engine's arguments need, and pods, launcher and image do not have."""
+    """Check the engine's arguments against pods, launcher and image."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
-    have, *others = {accelerators(pod.template) for pod in pods.each}
+    have, *different = {accelerators(pod.template) for pod in pods.each}
     # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
     # several ranks, such as Neuron devices.
-    counted = have and not others and has_one_rank_per_accelerator(pods.leader.template)
+    counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
     # Accelerators that do not fit `parallelism` are an error of that field.
     if (
         counted
@@ -93,8 +93,8 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of a launcher that has no effect, or whose leader is never ready."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
-    late = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if late and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
+    waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
+    if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, and they are created after it is ready; use "
@@ -140,9 +140,9 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = next((reason for reason in reasons if reason is not None), None)
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
-    refused = engine.check_sizes(args)
-    yield from (finding.under(*at) for finding in refused)
-    if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+    rejected = engine.check_sizes(args)
+    yield from (finding.under(*at) for finding in rejected)
+    if args.data_rpc_port is not None and ctx.nodes == 1 and not rejected:
         message = "has no effect: a replica is a single pod"
         yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
     if not pods.command.readable:
@@ -178,7 +178,7 @@ def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str |
 
 
 def has_invalid_sizes(role: RoleArgs) -> bool:
-    """Whether the sizes of a role do not fit together: what they need is then not to be said."""
+    """Whether the sizes of a role conflict, so that the accelerators they need are unknown."""
     args = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
     return args is not None and any(size_findings((), args, count))
@@ -208,5 +208,5 @@ def _has_token_or_files(pods: RolePods) -> bool:
     # A volume may hold the files, or the token that `hf auth login` has left.
     mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
     volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
-    others = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
-    return volumes or bool(names & {*_TOKENS, *others})
+    hubs = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
+    return volumes or bool(names & {*_TOKENS, *hubs})

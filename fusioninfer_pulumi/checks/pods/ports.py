@@ -42,7 +42,7 @@ def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def find_served_port(command: EngineCommand) -> int | None:
-    """Return the port that an engine listens on, None if its command line does not say."""
+    """Return the port that an engine listens on, None if its command line does not show it."""
     if command.engine is None or command.port is not None:
         return command.port
     if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
@@ -72,7 +72,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     host = (default if explicit is None else explicit) or ""
     if not (host in ("localhost", "::1", "[::1]") or host.startswith("127.")):
         return
-    # An image of the user's own may have another default.
+    # A custom image may have another default.
     make_finding = error if explicit is not None else warning
     source = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
     yield make_finding(
@@ -133,26 +133,26 @@ def _check_answered(
     at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    others = any(True for _ in _other_containers(pod))
+    has_others = any(True for _ in _other_containers(pod))
     if not pod.leads:
-        if not others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
+        if not has_others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
             message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
         return
     command, listens = pods.command, find_served_port(pods.command)
     if command.engine is None or listens is None or not command.readable:
         return
-    beside = {
+    other_ports = {
         entry.get("containerPort")
         for other in _other_containers(pod)
         for entry in other.get("ports") or ()
     }
-    if port in {listens, pods.port, *beside}:
+    if port in {listens, pods.port, *other_ports}:
         return
     declared = port in {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     if command.script is not None and declared:
         return  # the script may start another server
-    make_finding = warning if command.script is not None or others or declared else error
+    make_finding = warning if command.script is not None or has_others or declared else error
     yield make_finding(
         PROBE_NOT_ANSWERED,
         at,
@@ -179,7 +179,7 @@ def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | N
 
 
 def _check_engine_probes(pods: RolePods) -> Iterator[Finding]:
-    """Check what the probes of the engine's container ask."""
+    """Check the paths that probes of the engine's container request."""
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
@@ -225,8 +225,7 @@ _REACHED = "probes, Service and pool would use a port on which nothing listens"
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Compare the port of a role with the one that its engine listens on.
 
-    A container beside the engine that listens on the port, such as a proxy of the user's, is what
-    `port` is for: then there is no finding.
+    `port` may be that of another container, such as the user's proxy: then there is no finding.
     """
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = leader.user_command, leader.command_path
@@ -256,7 +255,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
     way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
     if explicit is not None:
-        # The entrypoint of somebody's own image may choose a port by itself.
+        # The entrypoint of a custom image may choose the port.
         make_finding = error if command.program or command.image.stock else warning
         message = f"{port} is not where the engine listens: {reason}: {way_out}"
         yield make_finding(PORT_NOT_SERVED, field, message)

@@ -28,7 +28,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that prefill and decode hand their KV cache over."""
-    # The written command line: the finished one has the generated arguments.
+    # The user's command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -67,12 +67,12 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if args.topic is None and served is not None and len(set(served)) > 1:
         # The endpoint picker looks events up by the name that a request asks for.
-        others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
+        other_names = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
         yield warning(
             KV_EVENTS_TOPIC,
             at,
             f"names one model, by default {served[0]}: endpoint pickers find no events for "
-            f"requests for {others}; set the topic, or serve one name",
+            f"requests for {other_names}; set the topic, or serve one name",
         )
     topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
     if topic is not None and topic.count("@") != 2:
@@ -102,7 +102,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _protection_findings(
     sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Check whether the sidecar's release can refuse prefill addresses."""
+    """Check whether the sidecar's release can restrict prefill addresses."""
     wanted = args.sidecar.ssrf_protection
     if sidecar.family.sidecar_reads_pool or wanted is False:
         return
@@ -166,8 +166,8 @@ _ALONE = {
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
-    may never meet, and other connectors may do without.
+    An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
+    may never meet, and other connectors may not need it.
     """
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
     findings: list[Finding] = []
@@ -194,7 +194,7 @@ def _check_pair(
     prefill, decode = first_pods.command, second_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
-        return  # engines that differ are refused with their connectors
+        return  # different engines are rejected with their connectors
     paired = second.pairing is not None
     agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
@@ -293,13 +293,14 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         and (names := pods.command.served_names) is not None
     ]
     for ctx, names in known[1:]:
-        first, others = known[0]
-        missing = [name for name in names if name not in others]
-        if not missing and set(names) == set(others):
+        first, first_names = known[0]
+        missing = [name for name in names if name not in first_names]
+        if not missing and set(names) == set(first_names):
             continue
         yield warning(
             SERVED_MODELS_DIFFER,
             ctx.at(),
-            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: pods "
-            "of both receive requests, so some get 404; give both the same --served-model-name",
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(first_names)}: "
+            "pods of both receive requests, so some get 404; give both the same "
+            "--served-model-name",
         )

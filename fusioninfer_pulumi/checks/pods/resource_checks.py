@@ -33,18 +33,18 @@ ACCELERATORS_BESIDE_CLAIMS = Rule("accelerators-beside-claims")
 
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
-#: Images of engines for processors alone, and of programs that stand in for an engine.
+#: Images of engines for CPUs, and of programs that simulate an engine.
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
 #: Variables that engines built for processors read.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
 
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of pods whose engine gets no accelerator, as far as the pods say."""
+    """Warn of pods whose engine gets no accelerator."""
     for pod in pods.written:
         command = pod.user_command
         misspelled = list(_misspelled_resources(pod))
-        # Names that the API server refuses are findings of the template.
+        # Names that the API server rejects are findings of the template.
         yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
@@ -116,7 +116,7 @@ def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
 
 
 def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Reject accelerators that a template asks for beside the role's claims."""
+    """Reject accelerators that a template requests in addition to the role's claims."""
     if not any(claim.made for claim in ctx.role.resource_claims or ()):
         return
     for pod in pods.written:
@@ -223,7 +223,7 @@ def _amount(value: Any) -> Decimal | None:
 def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     """Warn of volumes in memory that are larger than their containers' memory limits.
 
-    What is written there counts as memory of the container that writes it.
+    Files there count as memory of the container that writes them.
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
     user_volumes = len(pod.written["spec"].get("volumes") or ())
@@ -361,7 +361,7 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
 
 
 def _is_less(amount: Any, need: Decimal) -> bool:
-    """Whether an amount is less; what is no quantity is rejected by the API."""
+    """Whether an amount is less; the API server rejects invalid quantities."""
     try:
         return amount is not None and quantity.parse(amount) < need
     except ValueError:

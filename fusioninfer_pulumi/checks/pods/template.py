@@ -1,7 +1,7 @@
-"""What API validation rejects in a finished pod template, as far as people get it wrong.
+"""Checks of finished pod templates: common mistakes that the API server rejects.
 
 Constraints of single fields are JSON Schema (`schemas/pod_template.json`), those between fields are
-here. The rest is left to the API server: `checks.server` asks it.
+here. The rest is left to the API server's dry run (`checks/server_dry_run.py`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _QUALIFIED_NAME = re.compile(
 )
 
 
-#: Lists of a pod by what their items are.
+#: Lists of a pod by the kind of their items.
 _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
@@ -160,8 +160,8 @@ def parsed_amount(amount: Any) -> Decimal | None:
 
 def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
     parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
-    for key, its in parts.items():
-        for name, amount in its.items():
+    for key, section in parts.items():
+        for name, amount in section.items():
             here = (*at, key, str(name))
             yield from _name(here, str(name))
             yield from _amount(here, str(name), amount)

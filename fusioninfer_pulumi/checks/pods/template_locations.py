@@ -1,6 +1,6 @@
-"""Checks of finished pod templates; findings are located at what the user wrote.
+"""Checks of finished pod templates: of roles, of the model's Job and of the endpoint picker.
 
-They are those of roles, of the model's Job and of the endpoint picker.
+Findings are located at the user's fields.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Warn of each literal credential among the variables and arguments of a template.
 
-    What refers to a variable is no literal.
+    A reference to a variable is not a literal.
     """
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
@@ -82,7 +82,7 @@ _JOB_FIELDS: Mapping[str, Location] = {
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield what the API server refuses of a role's pods, once for both of their templates."""
+    """Yield errors that the API server reports for a role's pods, once for both templates."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.each:
         for finding in check_template(pod.template):
@@ -95,7 +95,7 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def is_generated_label(user_template: Any, location: Location) -> bool:
-    """Whether a location is that of a label which the user did not write.
+    """Whether a location is that of a generated label.
 
     Names that become labels are checked where they are planned.
     """
@@ -107,8 +107,8 @@ def is_generated_label(user_template: Any, location: Location) -> bool:
 def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
     """Return a location of a finished template in the template that the user wrote.
 
-    Generated items of lists stand behind those of the user, or are merged with them by name. What
-    the user did not write is reported at the field that it would stand in.
+    Generated items of lists follow those of the user, or are merged with them by name. A generated
+    value is reported at the user's field that contains it.
     """
     at: list[str | int] = []
     for position, part in enumerate(location):
@@ -186,7 +186,7 @@ def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Itera
 
 
 def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
-    """Check the pods of an endpoint picker; findings stand at what the user wrote of them."""
+    """Check the pods of an endpoint picker; findings are located at the user's fields."""
     if routing is None or routing.picker is None:
         return
     at: Location = (*routing.at, "endpointPicker")

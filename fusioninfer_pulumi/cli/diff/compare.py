@@ -35,7 +35,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_count,
     get_text,
     index_by_identity,
-    label,
     lws_of,
     pod_group_reference,
     restarts,
@@ -53,14 +52,12 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     released,
 )
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_pairs import (
-    PAIR_TYPES,
     PairLws,
     describe_mixed_pairs,
-    read_pair_command,
+    read_pair_lws,
 )
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -150,13 +147,12 @@ def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
 
 def _pair_lws(lws: Objects, service: Service) -> Iterator[PairLws]:
     for key, manifest in lws.items():
-        kind = label(manifest, labels.COMPONENT_TYPE)
-        if service_of(key, manifest) != service or kind not in PAIR_TYPES:
-            continue
-        command = read_pair_command(get_containers(manifest))
-        if command is not None:
-            pair, gang = label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest)
-            yield PairLws(key.name, role_of(key, manifest), kind, command, pair, gang)
+        own_labels = at(manifest, "metadata", "labels")
+        if service_of(key, manifest) == service and isinstance(own_labels, Mapping):
+            gang, containers = pod_group_reference(manifest), get_containers(manifest)
+            pair = read_pair_lws(key.name, own_labels, gang, containers)
+            if pair is not None:
+                yield pair
 
 
 def _with_live_replicas(

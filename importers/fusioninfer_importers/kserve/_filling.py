@@ -11,17 +11,21 @@ from fusioninfer_importers.kserve._child_names import POOL, SERVICE, WORKLOADS, 
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.container import ADDITIONAL
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
+from fusioninfer_importers.objects import MODEL_HEADER
 from fusioninfer_importers.rules import FIELD_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import Location, object_names
 
 #: Suffix of the Service in front of KServe's endpoint picker.
 _PICKER = "-epp-service"
+#: Suffix of the Secret with the certificates of KServe's controller.
+_CERTIFICATES = "-kserve-self-signed-certs"
 #: KServe's settings for its cluster, as its manifests install them; engines serve plain HTTP here.
 _SETTINGS = {
     "EnableTLS": False,
     "SystemNamespace": "kserve",
     "IngressGatewayName": "kserve-ingress-gateway",
     "IngressGatewayNamespace": "kserve",
+    "ModelBasedRoutingHeaderName": MODEL_HEADER,
 }
 _LISTS_OF_WORDS = ("args", "command")
 #: A word of a shell, with its quotes.
@@ -88,7 +92,11 @@ class _Filling:
         try:
             return Node(node.at, evaluate(content, scope))
         except TemplateError as problem:
-            self._refuse(node, path, problem)
+            if _CERTIFICATES in content and path[-2:] == ("secret", "secretName"):
+                message = "ignored because engines serve plain HTTP here, without certificates"
+                self._report.left_out(node.at, message)
+            else:
+                self._refuse(node, path, problem)
         words = self._words(node, path)
         return Node(node.at, " ".join(words)) if words else None
 

@@ -18,6 +18,7 @@ from fusioninfer_importers.kserve._nodes import (
     with_fields,
 )
 from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.kserve.picker_migration import migrate
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
 from fusioninfer_pulumi.plugins.importers import (
@@ -28,6 +29,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     dump_epp_config,
     find_family,
+    object_names,
 )
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
@@ -39,6 +41,7 @@ Objects = Mapping[tuple[Any, Any], SourceDocument]
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 #: Container of ours that runs it.
 PICKER = "epp"
+_PROGRAM = "/app/epp"
 _PICKER_FIELDS = ("image", "resources", "args")
 _RESOURCES = {"limits": {"cpu": 6, "memory": "16Gi"}, "requests": {"cpu": 1, "memory": "2Gi"}}
 
@@ -157,6 +160,8 @@ def _config(
 ) -> None:
     """Sets the picker's configuration; `flag` is that of its command line."""
     report, ours = builder.report, (*target, "endpointPickerConfig")
+    image = builder.get((*target, "endpointPicker", "image"))
+    family = find_family(image) if isinstance(image, str) else None
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
         report.invalid(reference.at, "conflicts with inline; remove one of them")
@@ -172,20 +177,51 @@ def _config(
     elif flag is not None:
         copy_node(builder, ours, flag)
     else:
-        image = builder.get((*target, "endpointPicker", "image"))
         adapters = spec.get("model", "lora", "adapters")
         made = default_config(
-            (find_family(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
+            family or FAMILIES[Family.LLM_D_0_10],
             paired=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(ours, dump_epp_config(made), scheduler.at)
+    if family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10):
+        _migrate(builder, ours)
+
+
+def _migrate(builder: ServiceBuilder, target: Location) -> None:
+    """Rewrite a configuration of an older release, as KServe's controller does."""
+    text = builder.get(target)
+    try:
+        config = yaml.safe_load(text) if isinstance(text, str) else None
+    except yaml.YAMLError:
+        return
+    if not isinstance(config, dict):
+        return
+    migrated = migrate(config)
+    if migrated != config:
+        at = builder.remove(target)
+        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), at)
+        builder.report.translated(
+            at, "migrated from an older release of the endpoint picker, as KServe does"
+        )
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:
-    """Reports a pool of its own; what KServe's presets say of theirs is nothing new."""
+    """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
+    service = str(builder.main.name)
+    same: dict[Location, Any] = {
+        ("endpointPickerRef", "group"): "",
+        ("endpointPickerRef", "kind"): "Service",
+        ("endpointPickerRef", "name"): object_names.endpoint_picker(service),
+        ("endpointPickerRef", "failureMode"): "FailOpen",
+        ("endpointPickerRef", "port", "number"): 9002,
+        ("selector", "matchLabels", "app.kubernetes.io/name"): service,
+        ("selector", "matchLabels", "app.kubernetes.io/part-of"): "llminferenceservice",
+        ("selector", "matchLabels", "kserve.io/component"): "workload",
+        ("targetPorts", 0, "number"): 8000,
+    }
     for path, leaf in pool.leaves():
-        if path == ("spec", "endpointPickerRef", "group") and leaf.content == "":
+        if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.at)
         else:
             builder.report.unsupported(
@@ -242,10 +278,21 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
         if ports is not None and all(port.value in _PORTS for port in ports.items):
             builder.report.consume(ports.at)
             own_fields["ports"] = None
-        args = container.get("args")
-        if args is not None and isinstance(args.content, list):
-            kept, config = _flags(builder, args)
-            own_fields["args"] = Node(args.at, kept) if kept else None
+        command, args = container.get("command"), container.get("args")
+        words = args.items if args is not None else []
+        if command is not None and command.items and command.items[0].content == _PROGRAM:
+            builder.report.consume(command.at)
+            own_fields["command"] = None
+            words = [*command.items[1:], *words]
+        elif command is not None:
+            builder.report.unsupported(
+                command.at, f"is not supported; use {_PROGRAM}, and put further flags into args"
+            )
+            own_fields["command"] = None
+        if words and (args is None or isinstance(args.content, list)):
+            at = container.at if args is None else args.at
+            kept, config = _flags(builder, Node(at, words))
+            own_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
         others += _picker_container(builder, picker, with_fields(container, **own_fields), name)
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
     if kept_pod.content:
@@ -264,6 +311,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
         "grpc-port": ("9002",),
         "grpc-health-port": ("9003",),
         "metrics-port": ("9090",),
+        "zap-encoder": ("json",),
         # Certificates of KServe's controller; engines of ours serve plain HTTP.
         "cert-path": ("/var/run/kserve/tls",),
         "model-server-metrics-scheme": ("http", "https"),
@@ -318,12 +366,6 @@ def _picker_container(
         merged = merge(synthetic(resources.at, _RESOURCES), resources)
         container = with_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
-    command = container.get("command")
-    if command is not None:
-        builder.report.unsupported(
-            command.at,
-            "is not supported; put additional flags into args",
-        )
-    taken = dict.fromkeys((*_PICKER_FIELDS, "command"))
+    taken = dict.fromkeys(_PICKER_FIELDS)
     rest = with_fields(container, name=Node(name.at, PICKER), **taken)
     return [rest] if len(rest.content) > 1 else []
