@@ -45,8 +45,8 @@ test: $(STAMP)  ## Run the fast tests, on all processors
 	$(BIN)/python -m pytest -q $(PARALLEL)
 
 .PHONY: test-long
-test-long: $(STAMP)  ## Hold the properties against many more drawn inputs
-	$(BIN)/python -m pytest -q $(PARALLEL) -m hypothesis --hypothesis-profile=long
+test-long: $(STAMP)  ## Check properties with many more drawn inputs, and run the slow tests
+	$(BIN)/python -m pytest -q $(PARALLEL) -m 'hypothesis or slow' --hypothesis-profile=long
 
 .PHONY: coverage
 coverage: $(STAMP)  ## The same, and list the lines and branches that they do not reach

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -62,18 +63,26 @@ def with_namespace(objects: list[Object], namespace: str) -> list[Object]:
     ]
 
 
-@functools.cache
-def example_objects(name: str) -> list[Object]:
-    """What the command line renders from a Pulumi program of `examples/`."""
-    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render", "--output", "json"]
-    done = subprocess.run(
-        [*command, str(ROOT / "examples" / name)],
+def run_command(
+    *words: str | Path, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `fusioninfer-pulumi` and return its outputs."""
+    return subprocess.run(
+        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", *map(str, words)],
+        env=os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}),
         capture_output=True,
         text=True,
         timeout=120,
-        check=True,
+        check=False,
         cwd=ROOT,
     )
+
+
+@functools.cache
+def example_objects(name: str) -> list[Object]:
+    """Return what `render` prints for a Pulumi program of `examples/`."""
+    done = run_command("render", "--output", "json", ROOT / "examples" / name)
+    assert done.returncode == 0, done.stderr
     items: list[Object] = json.loads(done.stdout)["items"]
     return items
 

@@ -219,7 +219,7 @@ def test_every_alert_has_a_cause(rules: list[Object]) -> None:
     "Alerts stay silent, become pending and fire as documented (promtool)",
     needs=NEED,
 )
-def test_each_alert_fires_after_its_cause(tmp_path: Path, rules: list[Object]) -> None:
+def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> None:
     by_name = {rule["alert"]: rule for rule in rules}
     minutes = (60, BEFORE - 1, BEFORE + AFTER)
     tests = [

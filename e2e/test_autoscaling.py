@@ -34,7 +34,7 @@ def condition(hpa: Object, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("An HPA scales a gang's LeaderWorkerSet and selects its leaders")
-def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str) -> None:
+def test_hpa_scales_lws_of_gang(cluster: Cluster, namespace: str) -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
     cluster.add_nodes(8)
@@ -70,7 +70,7 @@ def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str
 
 
 @pytest.mark.proves("The disruption budget of a scaled role follows its replicas")
-def test_the_budget_follows_the_replicas(cluster: Cluster, namespace: str) -> None:
+def test_budget_follows_replicas(cluster: Cluster, namespace: str) -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
     cluster.add_nodes(8)

@@ -51,7 +51,7 @@ def scaled(nodes: int, metric: Object) -> Object:
 
 @pytest.mark.proves("An HPA scales a role by the mean of a leader metric")
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_role_follows_a_metric_of_its_pods(
+def test_hpa_scales_by_pod_metric(
     cluster: Cluster, namespace: str, adapter: MetricsStandIn, nodes: int
 ) -> None:
     cluster.add_nodes(4 * nodes)
@@ -76,7 +76,7 @@ def test_a_role_follows_a_metric_of_its_pods(
 
 
 @pytest.mark.proves("An HPA scales a role by an external metric")
-def test_a_role_follows_an_external_metric(
+def test_hpa_scales_by_external_metric(
     cluster: Cluster, namespace: str, adapter: MetricsStandIn
 ) -> None:
     cluster.add_nodes(4)

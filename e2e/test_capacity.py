@@ -60,7 +60,7 @@ def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],
     ids=["PerReplica", "PerRole", "LowestOrdinals"],
 )
-def test_both_forms_bind_the_measured_table(
+def test_pod_group_forms_schedule_measured_capacity(
     cluster: Cluster, layout: dict[str, str], forms: dict[str, Object]
 ) -> None:
     services = {

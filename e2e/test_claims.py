@@ -61,7 +61,7 @@ def _found(cluster: Cluster, nodes: int, **scheduling: Any) -> tuple[int, dict[s
 
 @pytest.mark.proves("By default Volcano ignores device claims, so claiming gangs never start")
 @pytest.mark.parametrize("nodes", [3, 1])
-def test_volcano_does_not_look_at_claims(cluster: Cluster, nodes: int) -> None:
+def test_volcano_ignores_claims_by_default(cluster: Cluster, nodes: int) -> None:
     assert _found(cluster, nodes) == (3, {})
 
 
@@ -69,12 +69,12 @@ def test_volcano_does_not_look_at_claims(cluster: Cluster, nodes: int) -> None:
     "With DynamicResourceAllocationEnable, Volcano allocates a gang's devices or places nothing"
 )
 @pytest.mark.parametrize(("nodes", "running"), [(3, 3), (2, 0)])
-def test_volcano_allocates_claims_when_told_to(told: Cluster, nodes: int, running: int) -> None:
+def test_volcano_allocates_claims_if_enabled(told: Cluster, nodes: int, running: int) -> None:
     bound, allocated = _found(told, nodes)
     assert (bound, len(set(allocated.values()))) == (running, running)
 
 
 @pytest.mark.proves("The default scheduler allocates claimed devices without a gang")
-def test_the_default_scheduler_allocates_claims(cluster: Cluster) -> None:
+def test_default_scheduler_allocates_claims(cluster: Cluster) -> None:
     bound, allocated = _found(cluster, 3, gangPolicy={"mode": "Off"})
     assert (bound, len(set(allocated.values()))) == (3, 3)

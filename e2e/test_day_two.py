@@ -76,7 +76,7 @@ def everything() -> Object:
 
 
 @pytest.mark.proves("Monitors select leaders and the picker's Service")
-def test_monitors_find_leaders_and_the_picker(cluster: Cluster, namespace: str) -> None:
+def test_monitors_select_leaders_and_picker(cluster: Cluster, namespace: str) -> None:
     plan = inputs.plan_of(everything())
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
     kept = ("LeaderWorkerSet", "PodGroup", "PodMonitor", "ServiceMonitor", "Service")
@@ -123,9 +123,7 @@ def plans() -> list[ServicePlan]:
 
 
 @pytest.mark.proves("Prerequisites detect the Prometheus operator and KEDA")
-def test_prerequisites_find_the_kinds_of_day_two(
-    cluster: Cluster, plans: list[ServicePlan]
-) -> None:
+def test_prerequisites_detect_operators(cluster: Cluster, plans: list[ServicePlan]) -> None:
     kinds = {kind for _, kind in find_product_needs(plans)}
     assert {"PodMonitor", "ServiceMonitor", "ScaledObject"} <= kinds
     checked = Prerequisites(KubernetesApi(str(cluster.kubeconfig), None), plans)
@@ -136,7 +134,7 @@ def test_prerequisites_find_the_kinds_of_day_two(
 
 @pytest.mark.proves("Pickers accept the tracing flag and variables")
 @pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
-def test_a_picker_traces_by_otlp(tool: str, tmp_path: Path) -> None:
+def test_picker_traces_with_otlp(tool: str, tmp_path: Path) -> None:
     manifest = everything()
     image = f"registry.k8s.io/gateway-api-inference-extension/epp:{TAGS[tool]}"
     manifest["spec"]["roles"][0]["endpointPicker"]["image"] = image

@@ -91,14 +91,14 @@ def case(cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> Ca
 
 
 @pytest.mark.proves("A failing image pull is reported with pod and kubelet message")
-def test_unpullable(cluster: Cluster, case: Case) -> None:
+def test_failing_pull_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2)
     case.start(behaving(UNPULLABLE, nodes=2))
     case.says("unpullable", "pod svc-inference-0-0 and 1 more: container", "ImagePullBackOff")
 
 
 @pytest.mark.proves("A crash is reported with its exit code even if the pod is deleted")
-def test_crashing(cluster: Cluster, case: Case) -> None:
+def test_crash_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(CRASHING))
     case.says("crashing", "CrashLoopBackOff", "exit code 1 (Error), restarted 1 time",
@@ -106,7 +106,7 @@ def test_crashing(cluster: Cluster, case: Case) -> None:
 
 
 @pytest.mark.proves("Any watch of the pods sees a crash that shows only briefly")
-def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> None:
+def test_watch_sees_brief_crash(cluster: Cluster, namespace: str, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(CRASHING))
     config = str(cluster.kubeconfig)
@@ -122,7 +122,7 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
 
 
 @pytest.mark.proves("An evicted pod is reported with its reason")
-def test_evicted(cluster: Cluster, case: Case) -> None:
+def test_eviction_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(FAILING))
     case.says("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
@@ -131,7 +131,7 @@ def test_evicted(cluster: Cluster, case: Case) -> None:
 @pytest.mark.proves(
     "An unschedulable gang is reported with the scheduler's message and missing GPUs"
 )
-def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
+def test_unschedulable_gang_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
     case.says("gang", "PodGroup svc: ", "tasks in gang unschedulable: ",
@@ -142,7 +142,7 @@ def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
 @pytest.mark.proves(
     "An unschedulable pod is reported with kube-scheduler's message and missing GPUs"
 )
-def test_a_pod_without_room(cluster: Cluster, case: Case) -> None:
+def test_unschedulable_pod_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2, gpus=4)
     case.start(behaving("ready"))
     case.says("no-room", "0/2 nodes are available", "8 nvidia.com/gpu are missing: 1 pod needs 8",
@@ -150,7 +150,7 @@ def test_a_pod_without_room(cluster: Cluster, case: Case) -> None:
 
 
 @pytest.mark.proves("Pods rejected by admission are reported with its message")
-def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
+def test_admission_rejection_is_reported(cluster: Cluster, namespace: str, case: Case) -> None:
     cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
     kind: Mapping[str, Any] = {"apiVersion": "v1", "kind": "LimitRange"}

@@ -85,7 +85,7 @@ def await_image(cluster: Cluster, namespace: str, tag: str) -> None:
 
 @pytest.mark.proves("DisaggregatedSet: without free nodes, updates stall with an empty status")
 @pytest.mark.parametrize("free", [0, 1])
-def test_an_update_without_room(cluster: Cluster, namespace: str, free: int) -> None:
+def test_update_without_free_nodes_stalls(cluster: Cluster, namespace: str, free: int) -> None:
     started(cluster, namespace, 6 + free)
     put(cluster, namespace, disaggregated_set("2"))
 

@@ -100,9 +100,7 @@ def test_evictions_take_down_one_replica_at_a_time(
 
 
 @pytest.mark.proves("A budget of whole replicas, counted in pods, would evict two at once")
-def test_a_minimum_of_whole_replicas_is_no_budget_of_replicas(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_budget_in_pods_evicts_two_replicas(cluster: Cluster, namespace: str) -> None:
     # With the group made anew at once it is a race between the two evictions.
     live = running(cluster, namespace, 2, restartPolicy="None")
     whole = {"spec": {"minAvailable": (REPLICAS - 1) * 2}}
@@ -123,7 +121,7 @@ def _missing(cluster: Cluster, namespace: str, live: LiveService) -> None:
 
 
 @pytest.mark.proves("A replica without pods uses up the budget")
-def test_a_replica_without_pods_counts_as_missing(cluster: Cluster, namespace: str) -> None:
+def test_replica_without_pods_uses_up_budget(cluster: Cluster, namespace: str) -> None:
     live = running(cluster, namespace, 2)
     _missing(cluster, namespace, live)
     cluster.wait(lambda: budget(cluster, namespace)["currentHealthy"] == (REPLICAS - 1) * 2)
@@ -165,7 +163,7 @@ def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.proves("Unready pods can be evicted while the budget is used up")
-def test_pods_that_serve_nothing_hold_up_no_drain(cluster: Cluster, namespace: str) -> None:
+def test_unready_pods_do_not_block_drain(cluster: Cluster, namespace: str) -> None:
     live = running(cluster, namespace, 1)
     name = of(live, "inference-0")
     status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}

@@ -25,7 +25,7 @@ def _expanded(container: Object) -> dict[str, str]:
 
 
 @pytest.mark.proves("environment: Kthena sets entry, index and size in every pod")
-def test_references_stand_behind_what_they_refer_to(cluster: Cluster, namespace: str) -> None:
+def test_kthena_variables_resolve(cluster: Cluster, namespace: str) -> None:
     roles = [
         inputs.role(name, "worker", nodes=nodes, gpus=0, environment="Kthena")
         for name, nodes in (("wide", 3), ("alone", 1))

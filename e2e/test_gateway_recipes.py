@@ -112,7 +112,7 @@ def accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
 )
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("file", recipes("envoy-gateway"))
-def test_the_pages_objects_are_accepted(cluster: Cluster, namespace: str, file: str) -> None:
+def test_objects_of_security_page_are_accepted(cluster: Cluster, namespace: str, file: str) -> None:
     accepted(cluster, namespace, security_objects(file))
 
 
@@ -149,7 +149,7 @@ def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
 )
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("file", recipes("envoy-gateway", "istio", "agentgateway"))
-def test_a_misspelled_field_is_refused(cluster: Cluster, namespace: str, file: str) -> None:
+def test_misspelled_field_is_rejected(cluster: Cluster, namespace: str, file: str) -> None:
     for written in security_objects(file):
         metadata = {**written["metadata"], "namespace": namespace}
         for field, misspelled in misspellings(written["spec"]):
@@ -173,7 +173,7 @@ def misspellings(part: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.usefixtures("kinds")
 @built("envoy-gateway")
-def test_what_the_kinds_do_not_know_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_unsupported_value_is_rejected(cluster: Cluster, namespace: str) -> None:
     sent = copy.deepcopy(security_objects("limits.yaml")[0])
     sent["metadata"]["namespace"] = namespace
     sent["spec"]["rateLimit"]["local"]["rules"][0]["limit"]["unit"] = "Fortnight"
@@ -187,14 +187,14 @@ def test_what_the_kinds_do_not_know_is_refused(cluster: Cluster, namespace: str)
 )
 @pytest.mark.usefixtures("kinds")
 @built("istio")
-def test_the_rendered_destination_rule_is_accepted(cluster: Cluster, namespace: str) -> None:
+def test_rendered_destination_rule_is_accepted(cluster: Cluster, namespace: str) -> None:
     rules = [each for each in rendered("istio") if each["kind"] == "DestinationRule"]
     accepted(cluster, namespace, rules)
 
 
 @pytest.mark.usefixtures("kinds")
 @built("istio")
-def test_patches_of_envoy_filters_are_not_checked(cluster: Cluster, namespace: str) -> None:
+def test_envoy_filter_patches_are_not_validated(cluster: Cluster, namespace: str) -> None:
     """Why the page has no recipe for limits with Istio."""
     value = {"name": "envoy.filters.http.local_ratelimit", "no-field-of-envoy": 1}
     patch = {"applyTo": "HTTP_FILTER", "patch": {"operation": "INSERT_BEFORE", "value": value}}

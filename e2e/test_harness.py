@@ -15,14 +15,14 @@ from e2e.harness.pods import is_ready
 from e2e.harness.stages import BEHAVIOUR, CRASHING, DELAY, FAILING, SLOW, UNPULLABLE
 
 
-def test_is_up_within_15_seconds(cluster: Cluster) -> None:
+def test_cluster_starts_within_15_seconds(cluster: Cluster) -> None:
     # Five to seven on two idle cores. What else runs on them meanwhile is not the harness's fault.
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     assert cluster.startup_seconds < 15 * max(1.0, load)
     cluster.programs.check()
 
 
-def test_volcano_binds_a_gang_only_as_a_whole(cluster: Cluster, namespace: str) -> None:
+def test_volcano_binds_whole_gangs(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1)
     cluster.apply(objects.gang("gang", pods=2, gpus=8), namespace=namespace)
     time.sleep(1.5)  # several scheduling periods, in which one pod would have had room
@@ -33,9 +33,7 @@ def test_volcano_binds_a_gang_only_as_a_whole(cluster: Cluster, namespace: str) 
     cluster.wait(lambda: len(cluster.bound(namespace)) == 2, message="both pods of the gang bound")
 
 
-def test_nodes_have_the_labels_taints_and_accelerators_asked_for_and_go_again(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_nodes_have_given_labels_taints_and_accelerators(cluster: Cluster, namespace: str) -> None:
     taint = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
     names = cluster.add_nodes(
         2, gpus=4, accelerator="amd.com/gpu", labels={"rack": "r1"}, taints=[taint], prefix="amd"
@@ -113,7 +111,7 @@ def test_rbac_denies_what_was_not_granted(cluster: Cluster, namespace: str, subj
     assert refused.value.status == 403
 
 
-def test_a_kind_in_several_groups_has_to_be_told_apart(cluster: Cluster) -> None:
+def test_kind_of_several_groups_needs_its_group(cluster: Cluster) -> None:
     assert cluster.resource("Pod").api_version == "v1"
     assert cluster.resource("PodGroup").api_version == "scheduling.volcano.sh/v1beta1"
     with pytest.raises(LookupError, match="no kind Unknown"):
@@ -125,6 +123,6 @@ def test_kubeconfigs_are_readable_by_their_owner_only(cluster: Cluster) -> None:
         assert Path(path).stat().st_mode & 0o077 == 0
 
 
-def test_wait_says_how_things_stand_when_the_time_is_up(cluster: Cluster) -> None:
+def test_wait_timeout_has_message_and_last_value(cluster: Cluster) -> None:
     with pytest.raises(TimeoutError, match=r"the story \(last seen: \[\]\)"):
         cluster.wait(lambda: cluster.pods("default"), 0.2, lambda: "the story")

@@ -45,7 +45,7 @@ def pod(fields: Object, container: Object) -> Object:
 
 @pytest.mark.proves("The API server rejects the malformed pods that preview rejects")
 @pytest.mark.parametrize(("fields", "container"), CASES)
-def test_what_is_refused_could_never_be_made(
+def test_server_rejects_malformed_pods(
     cluster: Cluster, room: str, fields: Object, container: Object
 ) -> None:
     with pytest.raises(ApiError):
@@ -54,7 +54,9 @@ def test_what_is_refused_could_never_be_made(
 
 @pytest.mark.proves("The API server accepts LeaderWorkerSets with invalid pod templates")
 @pytest.mark.parametrize("fields", CARRIED, ids=str)
-def test_a_set_is_accepted_all_the_same(cluster: Cluster, room: str, fields: Object) -> None:
+def test_lws_with_invalid_pod_template_is_accepted(
+    cluster: Cluster, room: str, fields: Object
+) -> None:
     held = copy.deepcopy(objects.leader_worker_set("ill", size=1))
     held["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].update(fields)
     cluster.apply([held], namespace=room, dry_run=True)
@@ -62,7 +64,7 @@ def test_a_set_is_accepted_all_the_same(cluster: Cluster, room: str, fields: Obj
 
 @pytest.mark.proves("Unusual but valid pod fields are accepted")
 @pytest.mark.parametrize("fields", [*TAKEN, *(each for each, _, _ in NEVER_PLACED)], ids=str)
-def test_what_is_unusual_and_right_is_taken(cluster: Cluster, room: str, fields: Object) -> None:
+def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Object) -> None:
     cluster.create(pod(fields, {}), namespace=room, dry_run=True)
 
 
@@ -85,7 +87,7 @@ RULES = [
 
 @pytest.mark.proves(f"The API server rejects {len(RULES)} pod templates that the library rejects")
 @pytest.mark.parametrize("template", RULES)
-def test_each_rule_about_pods_is_one_of_the_servers(
+def test_server_rejects_what_pod_rules_reject(
     cluster: Cluster, room: str, template: Object
 ) -> None:
     with pytest.raises(ApiError) as refused:
@@ -103,7 +105,7 @@ def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Ob
     f"`check --server` rejects {len(refused_pods.REFUSED_BY_SERVER)} pod templates accepted offline"
 )
 @pytest.mark.parametrize(("template", "at"), refused_pods.REFUSED_BY_SERVER)
-def test_check_with_the_server_reports_what_it_accepts_offline(
+def test_check_server_rejects_templates_accepted_offline(
     cluster: Cluster, room: str, template: Object, at: str
 ) -> None:
     del at

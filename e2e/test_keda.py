@@ -102,7 +102,7 @@ def labels(namespace: str, kind: str) -> dict[str, str]:
 
 
 @pytest.mark.proves("KEDA scales a role from zero to three and back, without reversals")
-def test_a_role_is_woken_and_follows_its_load(
+def test_keda_scales_role_from_zero_and_back(
     cluster: Cluster, namespace: str, scaler: None
 ) -> None:
     del scaler

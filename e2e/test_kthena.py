@@ -30,7 +30,7 @@ def objects_of(*documents: Object) -> list[list[Object]]:
 
 
 @pytest.mark.proves("Bounds of Kthena's autoscaling policy scale the LeaderWorkerSet")
-def test_a_policy_scales_a_role(cluster: Cluster, namespace: str) -> None:
+def test_kthena_policy_scales_role(cluster: Cluster, namespace: str) -> None:
     (objects,) = objects_of(PAIR, samples.policy(disaggregatedTarget=samples.scaled(ROLES)))
     cluster.add_nodes(10, 1)
     cluster.apply(inputs.with_namespace(objects, namespace))
@@ -51,7 +51,7 @@ def test_a_policy_scales_a_role(cluster: Cluster, namespace: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "free", "running"), [(None, 6, 4), (None, 3, 0), (TWO, 3, 3), (TWO, 1, 0)]
 )
-def test_a_group_of_single_pods_is_a_gang(
+def test_kthena_group_is_gang_scheduled(
     cluster: Cluster, namespace: str, policy: Object | None, free: int, running: int
 ) -> None:
     group = {} if policy is None else {"gangPolicy": policy}

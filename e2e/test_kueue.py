@@ -196,7 +196,7 @@ def _available(lws: Object) -> bool:
 
 
 @pytest.mark.proves("`plan --cluster` agrees with Kueue on quota and inactive queues")
-def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
+def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     lender = queues.new_namespace()
     service = queued(inputs.service("svc", inputs.role("serve", "worker", 6, 2, gpus=4)))
@@ -259,7 +259,7 @@ def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
 @pytest.mark.proves(
     "Kueue's webhook rejects another queue, backend or requests on a running LeaderWorkerSet"
 )
-def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
+def test_kueue_rejects_changes_of_running_lws(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 48)
     service = queued(inputs.prefill_decode(decode=1))
@@ -284,7 +284,7 @@ def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
 
 @pytest.mark.proves("LeaderReady and exclusive topologies start under Kueue")
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
-def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: str) -> None:
+def test_late_workers_start_under_kueue(queues: Cluster, way: str) -> None:
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 32)
     if way == "startupPolicy":
@@ -300,7 +300,7 @@ def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: st
 
 
 @pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
-def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
+def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     label = "kueue.x-k8s.io/queue-name"
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 32)
@@ -341,7 +341,7 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
 @pytest.mark.proves(
     "With only Kueue installed, `plan --cluster` rejects Volcano and suggests Kueue",
 )
-def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
+def test_kueue_is_suggested_without_volcano(queues: Cluster) -> None:
     """Last, because it takes Volcano's kinds away."""
     namespace = queues.new_namespace()
 

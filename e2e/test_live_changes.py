@@ -42,7 +42,7 @@ def started(cluster: Cluster, namespace: str, manifest: Object, nodes: int = 10)
 
 @LAYOUTS
 @pytest.mark.proves("All-or-nothing gang: a lost replica waits until the whole gang fits")
-def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
+def test_lost_replica_of_full_gang_waits_until_all_fit(
     cluster: Cluster, namespace: str, layout: str
 ) -> None:
     service = started(cluster, namespace, laid_out(LITERAL, layout))
@@ -68,7 +68,7 @@ def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
 @pytest.mark.proves("Partial gang: a lost replica returns with its node")
 @pytest.mark.parametrize("task", ["decode-1", "decode-0", "prefill-0"])
 @LAYOUTS
-def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
+def test_lost_replica_of_partial_gang_returns_with_its_node(
     cluster: Cluster, namespace: str, layout: str, task: str
 ) -> None:
     service = started(cluster, namespace, laid_out(PARTIAL, layout))
@@ -86,7 +86,9 @@ def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
 @pytest.mark.proves(
     "Partial gang: an optional replica stands in for a lost one, except with LowestOrdinals"
 )
-def test_a_required_replica_lost_its_room(cluster: Cluster, namespace: str, required: str) -> None:
+def test_optional_replica_takes_capacity_of_lost_one(
+    cluster: Cluster, namespace: str, required: str
+) -> None:
     service = started(cluster, namespace, prefill_decode(minimum=MINIMUM, required=required))
     others = service.identities("decode-1")
     cluster.remove_nodes([node_of(service, "decode-0")])
@@ -102,7 +104,7 @@ def test_a_required_replica_lost_its_room(cluster: Cluster, namespace: str, requ
 
 
 @pytest.mark.proves("Partial gang: a lost optional replica leaves capacity for a required one")
-def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica(
+def test_deleted_optional_replica_leaves_capacity_for_required_one(
     cluster: Cluster, namespace: str
 ) -> None:
     service = started(cluster, namespace, PARTIAL)
@@ -115,9 +117,7 @@ def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica
 
 
 @pytest.mark.proves("Partial gang: scaling leaves the PodGroup and other replicas alone")
-def test_a_partial_gang_is_scaled_without_touching_anything_else(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_partial_gang_scales_without_other_changes(cluster: Cluster, namespace: str) -> None:
     service = started(cluster, namespace, PARTIAL)
     others = service.identities()
     group = service.pod_group()
@@ -136,7 +136,7 @@ def test_a_partial_gang_is_scaled_without_touching_anything_else(
 
 
 @pytest.mark.proves("All-or-nothing gang: scaling up with capacity restarts nothing")
-def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: str) -> None:
+def test_full_gang_scales_up_without_restarts(cluster: Cluster, namespace: str) -> None:
     service = started(cluster, namespace, LITERAL, nodes=14)
     others = service.identities()
     service.apply(prefill_decode(decode=3))
@@ -146,7 +146,7 @@ def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: st
 
 @LAYOUTS
 @pytest.mark.proves("All-or-nothing gang: an unschedulable new replica blocks restarting ones")
-def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
+def test_unschedulable_replica_of_full_gang_blocks_restarts(
     cluster: Cluster, namespace: str, layout: str
 ) -> None:
     service = started(cluster, namespace, laid_out(LITERAL, layout))
@@ -164,9 +164,7 @@ def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
 @pytest.mark.proves(
     "All-or-nothing gang: lowering the PodGroup before deleting a replica is harmless"
 )
-def test_a_lowered_pod_group_before_the_deletion_of_a_replica_is_harmless(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_lowered_pod_group_before_deletion_is_harmless(cluster: Cluster, namespace: str) -> None:
     service = started(cluster, namespace, LITERAL)
     kept = service.identities("prefill-0", "decode-0")
     lowered = LiveService(cluster, namespace, prefill_decode(decode=1))
@@ -181,9 +179,7 @@ def test_a_lowered_pod_group_before_the_deletion_of_a_replica_is_harmless(
 
 
 @pytest.mark.proves("Partial gang: an unschedulable minimum stops nothing that runs")
-def test_the_minimum_is_raised_and_lowered_while_the_service_runs(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_unschedulable_minimum_stops_nothing(cluster: Cluster, namespace: str) -> None:
     both = {"prefill": 1, "decode": 2}
     service = LiveService(cluster, namespace, prefill_decode(minimum=both))
     cluster.add_nodes(8)
@@ -204,9 +200,7 @@ def test_the_minimum_is_raised_and_lowered_while_the_service_runs(
 
 
 @pytest.mark.proves("Raising the minimum beyond capacity blocks restarting replicas")
-def test_a_raised_minimum_without_room_holds_back_replacements(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_raised_minimum_beyond_capacity_blocks_restarts(cluster: Cluster, namespace: str) -> None:
     service = LiveService(cluster, namespace, PARTIAL)
     cluster.add_nodes(8)
     service.apply()
@@ -220,9 +214,7 @@ def test_a_raised_minimum_without_room_holds_back_replacements(
 
 
 @pytest.mark.proves("PerRole: restarting replicas wait while the role is scaled below the minimum")
-def test_a_set_that_is_scaled_below_the_minimum_holds_back_replacements(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_role_scaled_below_minimum_blocks_restarts(cluster: Cluster, namespace: str) -> None:
     service = started(cluster, namespace, laid_out(LITERAL, "PerRole"))
 
     def scale(replicas: int) -> None:

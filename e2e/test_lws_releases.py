@@ -81,7 +81,7 @@ def with_image(service: Object, image: str) -> Object:
 
 @pytest.mark.proves("LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work")
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
+def test_common_restart_policy_works_with_all_releases(installed: Cluster, nodes: int) -> None:
     namespace = installed.new_namespace()
     policy: Object = {"restartPolicy": "RecreateGroupOnPodRestart"} if nodes > 1 else {}
     service = inputs.service(
@@ -108,7 +108,7 @@ def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
 @pytest.mark.proves(
     "LeaderWorkerSet 0.7 and 0.8 reject RecreateGroupAfterStart and lack observedGeneration"
 )
-def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
+def test_older_releases_lack_features(installed: Cluster, release: str) -> None:
     namespace = installed.new_namespace()
     first = "registry.example.com/engine:1"
     several = inputs.service("several", inputs.role("inference", "worker", 1, 2))

@@ -63,7 +63,7 @@ def objects_of(*documents: Object) -> list[Object]:
 
 
 @pytest.mark.proves("A Modelplane deployment's pods mount the folder that its warm-up Job wrote")
-def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str) -> None:
+def test_deployment_with_cache_is_scheduled(cluster: Cluster, namespace: str) -> None:
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(2, gpus=0)
     made = devices(driver, dict.fromkeys(names, DEVICES))

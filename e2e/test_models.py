@@ -32,7 +32,7 @@ def objects_of(manifest: Object) -> list[Object]:
 
 
 @pytest.mark.proves("The API server rejects changes of a ResourceClaimTemplate")
-def test_a_template_cannot_change(cluster: Cluster, namespace: str) -> None:
+def test_claim_template_is_immutable(cluster: Cluster, namespace: str) -> None:
     def template(count: int) -> Object:
         claims = {"resourceClaims": [{**GPUS, "count": count}]}
         made = inputs.with_namespace(objects_of(service(None, claims, 0)), namespace)
@@ -76,7 +76,7 @@ def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.proves("The warm-up Job's pod runs and completes")
-def test_the_warm_up_completes(cluster: Cluster, namespace: str) -> None:
+def test_warm_up_completes(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, gpus=0)
     model = {"uri": HF, "cache": {"claimName": "shared", "warmUp": True}}
     objects = inputs.with_namespace(objects_of(service(model, {}, 0)), namespace)

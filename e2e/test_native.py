@@ -117,7 +117,7 @@ def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
 
 @pytest.mark.proves("kube-scheduler starts what the plan says for Native gangs, in both layouts")
 @LAYOUTS
-def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) -> None:
+def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
     table = {}
     for gpus in GPUS:
         service = NativeService(gangs, layout=layout)
@@ -140,7 +140,7 @@ def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) ->
 
 @LAYOUTS
 @pytest.mark.proves("Native gang: after a lost node, restarting replicas wait until all fits")
-def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout: str) -> None:
+def test_lost_replica_waits_until_whole_gang_fits(gangs: Cluster, layout: str) -> None:
     service = started(gangs, layout=layout)
     others = service.identities("prefill-0", "decode-0")
     lost = next(pod for pod in service.pods() if task_of(pod) == "decode-1")
@@ -158,7 +158,7 @@ def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout:
 
 
 @pytest.mark.proves("Native gang: a raised minCount stops nothing that runs")
-def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
+def test_raised_min_count_stops_nothing(gangs: Cluster) -> None:
     service = started(gangs)
     others = service.identities("decode-0", "decode-1")
     service.apply(service.changed(3))
@@ -178,7 +178,7 @@ def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
-def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
+def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
     service.add_nodes(9)
     service.apply()
@@ -196,7 +196,7 @@ def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves("Native gang: priorityClassName is immutable and must match the pods")
-def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
+def test_priority_matches_pods_and_is_immutable(gangs: Cluster) -> None:
     for name in ("low", "high"):
         gangs.apply(
             [
@@ -236,7 +236,7 @@ def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
 
 @pytest.mark.proves("Native gang: LeaderReady deadlocks")
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
-def test_workers_that_are_created_late_deadlock(gangs: Cluster, way: str) -> None:
+def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
     service = NativeService(gangs)
     service.add_nodes(10)
 
@@ -282,7 +282,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves("Native gang: replicas above minCount are placed pod by pod")
-def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
+def test_replicas_above_min_count_start_pod_by_pod(gangs: Cluster) -> None:
     service = started(gangs, nodes=12, layout="PerRole")
     scaled = {"spec": {"replicas": 3}}
     gangs.patch("LeaderWorkerSet", "svc-decode", scaled, service.namespace, subresource="scale")
@@ -291,7 +291,7 @@ def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
-def test_the_api_is_found(gangs: Cluster) -> None:
+def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
     checked = Prerequisites(KubernetesApi(str(gangs.kubeconfig), None), [plan])
     (gate,) = [text for text in map(str, checked.findings()) if "Gangs of Kubernetes" in text]
@@ -300,9 +300,7 @@ def test_the_api_is_found(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves("Without the scheduler's gate, Native pods start one by one")
-def test_a_scheduler_without_the_gate_starts_pods_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_scheduler_without_gate_starts_pods_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     start = components.start_kube_scheduler
     monkeypatch.setattr(
         components,

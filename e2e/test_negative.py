@@ -79,7 +79,7 @@ BROKEN_PODS: dict[str, tuple[Change, str, int]] = {
 
 
 @pytest.mark.proves(f"{len(BROKEN_PODS) - 1} builders of wrong pods are detected")
-def test_wrong_pods_are_noticed(cluster: Cluster, namespace: str) -> None:
+def test_wrong_pods_are_detected(cluster: Cluster, namespace: str) -> None:
     services = {
         title: LiveService(cluster, namespace, {**PARTIAL, "metadata": {"name": f"case{number}"}})
         for number, title in enumerate(BROKEN_PODS)
@@ -107,7 +107,7 @@ def test_wrong_pods_are_noticed(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.proves("Objects that the server stores differently are detected")
-def test_changed_objects_are_noticed(cluster: Cluster, namespace: str) -> None:
+def test_changed_objects_are_detected(cluster: Cluster, namespace: str) -> None:
     plan = inputs.plan_of(PARTIAL)
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
     pruned = in_lws(lambda each: each["spec"].update(unknown={"a": 1}))(objects)
@@ -139,7 +139,7 @@ BROKEN_GANGS: dict[str, tuple[int, Change]] = {
 
 
 @pytest.mark.proves(f"{len(BROKEN_GANGS)} wrong gang builders and off-by-one models are detected")
-def test_wrong_gangs_and_wrong_models_are_noticed(cluster: Cluster) -> None:
+def test_wrong_gangs_and_models_are_detected(cluster: Cluster) -> None:
     good = Case("good", PARTIAL, pools_for_gpus(64, 8))
     broken = [
         Case(title, PARTIAL, pools_for_gpus(gpus, 8), change)

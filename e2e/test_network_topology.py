@@ -72,7 +72,7 @@ def _switches(cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.mark.proves("A hard groupPolicy keeps a gang below one switch, or pending")
-def test_a_gang_stays_below_one_switch(topology: Cluster) -> None:
+def test_gang_stays_below_one_switch(topology: Cluster) -> None:
     free = _bound(topology, _service({}))
     assert len(free) == 4
     # Three nodes below each switch, and the gang needs four.
@@ -84,7 +84,7 @@ def test_a_gang_stays_below_one_switch(topology: Cluster) -> None:
 
 
 @pytest.mark.proves("A hard rolePolicy keeps each replica's pods below one switch")
-def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
+def test_replica_stays_below_one_switch(topology: Cluster) -> None:
     three = {"prefill": 1, "decode": 2}
     assert len(_bound(topology, _service({}, **three))) == 6
     rule = {"networkTopology": {"rolePolicy": HARD}}
@@ -101,7 +101,7 @@ def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
 
 
 @pytest.mark.proves("Two serving groups with a hard groupPolicy use separate switches")
-def test_groups_get_a_switch_each(topology: Cluster) -> None:
+def test_groups_use_separate_switches(topology: Cluster) -> None:
     grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     for role in grouped["spec"]["roles"]:
         limits = role["template"]["spec"]["containers"][0]["resources"]["limits"]
@@ -119,7 +119,7 @@ def test_groups_get_a_switch_each(topology: Cluster) -> None:
 
 
 @pytest.mark.proves("Without the network-topology-aware plugin, a hard groupPolicy has no effect")
-def test_without_the_plugin_nothing_is_applied(cluster: Cluster, namespace: str) -> None:
+def test_group_policy_needs_plugin(cluster: Cluster, namespace: str) -> None:
     names = cluster.add_nodes(4, gpus=8)
     for name in names:
         members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]

@@ -38,7 +38,7 @@ def role(name: str = "serve", component_type: str = "worker", **more: object) ->
 
 
 @pytest.mark.proves("A gang that offloads to disks and a shared claim is scheduled")
-def test_a_gang_with_tiers_is_scheduled(cluster: Cluster, namespace: str) -> None:
+def test_gang_with_offloading_tiers_is_scheduled(cluster: Cluster, namespace: str) -> None:
     given = {"cpu": "16Gi", "secondary": [TIERS[0], SHARED]}
     form = {**FORMS["several nodes"], "kvCacheOffloading": given, "replicas": 2}
     plan = inputs.plan_of(inputs.service("svc", role(**form)))
@@ -49,7 +49,7 @@ def test_a_gang_with_tiers_is_scheduled(cluster: Cluster, namespace: str) -> Non
 
 
 @pytest.mark.proves("The emptyDir of kvCacheOffloading counts against the node's disk")
-def test_disks_are_counted(cluster: Cluster, namespace: str) -> None:
+def test_offloading_disk_counts_for_scheduling(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, 8)  # with a disk of 10Ti
     disk = {"fileSystem": {"emptyDir": {"size": "6Ti"}}}
     given = {"cpu": "16Gi", "secondary": [disk]}

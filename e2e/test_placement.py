@@ -124,7 +124,7 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
 
 
 @pytest.mark.proves("Placing roles separately leaves a pair pending that joint placement schedules")
-def test_a_greedy_choice_is_not_bound(cluster: Cluster, namespace: str) -> None:
+def test_roles_placed_separately_stay_pending(cluster: Cluster, namespace: str) -> None:
     # Decode takes the cheapest pool that has room for it; prefill, whose pods need whole nodes of
     # eight, can only be there.
     pools = [

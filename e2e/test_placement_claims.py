@@ -33,7 +33,7 @@ def claiming(name: str, namespace: str, replicas: int, count: int) -> Object:
 
 
 @pytest.mark.proves("Services that claim devices are placed by ResourceSlices and allocated there")
-def test_claims_are_allocated_on_the_chosen_pools(cluster: Cluster, namespace: str) -> None:
+def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) -> None:
     sizes = {"small": (3, 4), "large": (2, 8)}
     nodes = [
         (name, size)

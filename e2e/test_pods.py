@@ -100,7 +100,7 @@ def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
 
 @pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of each story")
 @pytest.mark.parametrize("story", STORIES)
-def test_the_pods_of_a_story_are_those_of_its_plan(
+def test_pods_of_story_match_plan(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str
 ) -> None:
     assert_pods(cluster, stories[story], "stories")
@@ -108,7 +108,7 @@ def test_the_pods_of_a_story_are_those_of_its_plan(
 
 @pytest.mark.proves("The Service selects exactly the serving leaders of its service")
 @pytest.mark.parametrize(("story", "serving"), STORIES.items())
-def test_the_service_selects_the_serving_leaders_only(
+def test_service_selects_serving_leaders(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str, serving: list[str]
 ) -> None:
     for plan in stories.values():
@@ -119,9 +119,7 @@ def test_the_service_selects_the_serving_leaders_only(
 
 @pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of the routing document")
 @pytest.mark.parametrize("name", ROUTED)
-def test_the_workloads_behind_a_router_are_those_of_the_plan(
-    cluster: Cluster, namespace: str, name: str
-) -> None:
+def test_pods_behind_router_match_plan(cluster: Cluster, namespace: str, name: str) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])
     sent = ("ServiceAccount", "PodGroup", "LeaderWorkerSet")
     objects = [each for each in inputs.objects_of(plan) if each["kind"] in sent]
@@ -131,9 +129,7 @@ def test_the_workloads_behind_a_router_are_those_of_the_plan(
 
 @pytest.mark.proves("The same with separate leader and worker templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variants_of_a_role_become_the_planned_pods(
-    cluster: Cluster, namespace: str, variant: str
-) -> None:
+def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
     fields = {**inputs.role("inference", "worker", 2, 4), **VARIANTS[variant]}
     role = {key: value for key, value in fields.items() if value is not None}
     plan = inputs.plan_of(inputs.service("svc", role))
@@ -145,7 +141,7 @@ def test_variants_of_a_role_become_the_planned_pods(
 
 @pytest.mark.proves("With PerRole, LeaderWorkerSet creates the planned pods and can be scaled")
 @pytest.mark.parametrize("variant", [None, "unique-subdomain", "two-templates"])
-def test_a_set_for_each_role_becomes_the_planned_pods(
+def test_per_role_lws_gets_planned_pods(
     cluster: Cluster, namespace: str, variant: str | None
 ) -> None:
     story = yaml.safe_load(inputs.DOCUMENTS[STORY_4].read_text(encoding="utf-8"))

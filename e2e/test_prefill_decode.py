@@ -70,7 +70,7 @@ def served(
 
 
 @pytest.mark.proves("llm-d's picker and sidecar pair a decode with a prefill pod", needs=LLM_D)
-def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
+def test_request_goes_to_prefill_then_decode(
     cluster: Cluster,
     namespace: str,
     programs: dict[str, Path],
@@ -121,7 +121,7 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
 
 @pytest.mark.proves("A protected sidecar sends prompts only to pods of its pool", needs=LLM_D)
 @pytest.mark.usefixtures("served")
-def test_a_client_cannot_send_prompts_elsewhere(
+def test_sidecar_rejects_other_prefill_addresses(
     cluster: Cluster,
     programs: dict[str, Path],
     ports: tuple[int, int],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +25,6 @@ apiVersion: config.lws.x-k8s.io/v1alpha1
 kind: Configuration
 {}
 """
-PROVIDER = "gangSchedulingManagement: {schedulerProvider: volcano}"
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +123,7 @@ def configuration(text: str) -> dict[str, object]:
     }
 
 
-def test_a_cluster_with_everything_passes(
+def test_cluster_with_all_prerequisites_passes(
     bare: Cluster, plans: list[ServicePlan], checked: Callable[..., list[str]]
 ) -> None:
     namespace = bare.new_namespace()
@@ -188,21 +185,15 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Callable[..., l
 
 
 def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What `plan --cluster` prints."""
+    """Run `plan --cluster` on a service."""
     path = folder / "service.yaml"
     path.write_text(inputs.text(service), encoding="utf-8")
-    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", str(path), "--cluster"]
-    return subprocess.run(
-        [*command, "--output", "json"],
-        env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("plan", path, "--cluster", "--output", "json")
+    return inputs.run_command(*words, kubeconfig=cluster.kubeconfig)
 
 
 @pytest.mark.proves("`plan --cluster` rejects Kueue where only Volcano is installed")
-def test_a_backend_that_is_not_there_is_refused(bare: Cluster, tmp_path: Path) -> None:
+def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None:
     service = inputs.prefill_decode()
     assert planned(bare, service, tmp_path).returncode == 0
     strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
@@ -226,7 +217,7 @@ def gpu_pod(service: str, gpus: int) -> dict[str, object]:
     }
 
 
-def test_the_pinned_definitions_serve_the_products(bare: Cluster) -> None:
+def test_pinned_definitions_serve_products(bare: Cluster) -> None:
     api = KubernetesApi(bare.kubeconfig.read_text(encoding="utf-8"), None)
     # Istio's, GKE's and llm-d's own, which no tool here brings; Kueue's are e2e/test_kueue.
     absent = {"networking.istio.io", "networking.gke.io", "llm-d.ai", "kueue.x-k8s.io"}
@@ -235,7 +226,7 @@ def test_the_pinned_definitions_serve_the_products(bare: Cluster) -> None:
 
 
 @pytest.mark.proves("ServingPrerequisites detects missing CRD fields by a strict dry run")
-def test_a_field_of_another_channel_is_found(checked: Callable[..., list[str]]) -> None:
+def test_field_of_experimental_channel_is_reported(checked: Callable[..., list[str]]) -> None:
     """The standard channel of the Gateway API is installed here."""
     router = {
         "name": "router",
@@ -252,7 +243,7 @@ def test_a_field_of_another_channel_is_found(checked: Callable[..., list[str]]) 
 @pytest.mark.proves(
     "ServingPrerequisites detects missing APIs, DeviceClasses, PriorityClasses and Queues"
 )
-def test_what_kubernetes_itself_lacks_is_found(
+def test_missing_apis_and_classes_are_reported(
     bare: Cluster, checked: Callable[..., list[str]]
 ) -> None:
     def lacks() -> list[str]:
@@ -304,25 +295,7 @@ def test_what_kubernetes_itself_lacks_is_found(
     bare.wait(lambda: not lacks(), 60, lacks)
 
 
-def test_the_gang_provider_is_found(bare: Cluster, checked: Callable[..., list[str]]) -> None:
-    namespace = bare.new_namespace()
-    bare.apply([configuration(PROVIDER)], namespace=namespace)
-    errors = [text for text in checked(system=namespace) if not text.startswith("warning")]
-    assert len(errors) == 1
-    assert "remove gangSchedulingManagement" in errors[0]
-
-
-def test_without_programs_their_releases_are_only_warnings(
-    checked: Callable[..., list[str]],
-) -> None:
-    found = checked()
-    assert len(found) == 3
-    assert all(text.startswith("warning: ") for text in found)
-
-
-def test_without_rights_it_says_what_it_did_not_check(
-    bare: Cluster, checked: Callable[..., list[str]]
-) -> None:
+def test_missing_permissions_are_reported(bare: Cluster, checked: Callable[..., list[str]]) -> None:
     nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
     found = checked(kubeconfig=nobody)
     assert all(text.startswith("warning: ") for text in found)
@@ -332,7 +305,7 @@ def test_without_rights_it_says_what_it_did_not_check(
         assert any(kind in text for text in unread), kind
 
 
-def test_wrong_credentials_are_said(bare: Cluster, checked: Callable[..., list[str]]) -> None:
+def test_wrong_credentials_are_reported(bare: Cluster, checked: Callable[..., list[str]]) -> None:
     text = bare.kubeconfig.read_text(encoding="utf-8")
     token = text.partition('"token": "')[2].partition('"')[0]
     with pytest.raises(UnreadableError, match="does not accept the credentials"):
@@ -342,7 +315,7 @@ def test_wrong_credentials_are_said(bare: Cluster, checked: Callable[..., list[s
 @pytest.mark.proves(
     "`check --server` reports missing Secrets, claims, ServiceAccounts and storage classes"
 )
-def test_named_objects_that_the_cluster_lacks(bare: Cluster, tmp_path: Path) -> None:
+def test_check_server_reports_missing_objects(bare: Cluster, tmp_path: Path) -> None:
     namespace = bare.new_namespace()
     service = inputs.service("svc", inputs.role("serve", "worker"))
     service["metadata"]["namespace"] = namespace
@@ -362,14 +335,7 @@ def test_named_objects_that_the_cluster_lacks(bare: Cluster, tmp_path: Path) -> 
     path.write_text(inputs.text(service), encoding="utf-8")
 
     def found(kubeconfig: Path) -> list[str]:
-        command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", str(path)]
-        printed = subprocess.run(
-            [*command, "--server"],
-            env=os.environ | {"KUBECONFIG": str(kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        printed = inputs.run_command("check", path, "--server", kubeconfig=kubeconfig)
         assert printed.returncode == 0
         return printed.stderr.splitlines()
 
@@ -396,7 +362,7 @@ def test_named_objects_that_the_cluster_lacks(bare: Cluster, tmp_path: Path) -> 
     assert f"secrets/pull in {namespace}: 403 Forbidden" in unread[0]
 
 
-def test_without_the_kinds_it_fails_with_all_of_them(
+def test_missing_kinds_are_reported(
     bare: Cluster, plans: list[ServicePlan], checked: Callable[..., list[str]]
 ) -> None:
     # The last test of this cluster: the kinds do not come back.

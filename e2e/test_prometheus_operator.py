@@ -180,7 +180,7 @@ def with_targets(config: Object, targets: Sequence[Object]) -> Object:
 @pytest.mark.proves(
     "The Prometheus operator accepts the monitors and alerts; Prometheus loads them"
 )
-def test_the_operator_gives_prometheus_alerts_and_targets(watched: Cluster) -> None:
+def test_operator_passes_alerts_and_targets_to_prometheus(watched: Cluster) -> None:
     namespace = watched.new_namespace()
     watched.add_nodes(3)
     objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(scraped_service())), namespace)

@@ -89,9 +89,7 @@ def test_weaker_sidecar_is_rejected(cluster: Cluster, restricted: str) -> None:
 
 
 @pytest.mark.proves("The sidecars' account reads only pools and pods")
-def test_the_sidecars_account_holds_only_the_generated_role(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: str) -> None:
     objects = objects_of(disaggregated(namespace))
     cluster.apply(
         [manifest for manifest in objects if manifest["metadata"]["name"] == "svc-sidecar"]

@@ -18,7 +18,7 @@ STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affini
 @pytest.mark.proves("Pickers v1.2.1 and v1.5.0 serve with every strategy's configuration")
 @VERSIONS
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_real_pickers_serve_with_what_is_generated(
+def test_pickers_serve_with_generated_configuration(
     cluster: Cluster, namespace: str, version: str, strategy: str
 ) -> None:
     picker = {"image": IMAGES[version]}
@@ -30,9 +30,7 @@ def test_real_pickers_serve_with_what_is_generated(
 
 @pytest.mark.proves("Pickers see exactly the leaders of a service")
 @VERSIONS
-def test_real_pickers_see_exactly_the_serving_pods(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
+def test_pickers_see_exactly_the_leaders(cluster: Cluster, namespace: str, version: str) -> None:
     cluster.add_nodes(1)
     manifest = routed(namespace, endpointPicker={"image": IMAGES[version]}, httproute=PARENT)
     manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 3}
@@ -68,7 +66,7 @@ def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, versi
 
 
 @VERSIONS
-def test_the_role_of_one_replica_takes_no_leases(
+def test_role_of_single_picker_has_no_leases(
     cluster: Cluster, namespace: str, version: str
 ) -> None:
     picker = {"image": IMAGES[version], "replicas": 2}
@@ -83,9 +81,7 @@ def test_the_role_of_one_replica_takes_no_leases(
 
 @pytest.mark.proves("Picker metrics are off, authenticated or open, as configured")
 @VERSIONS
-def test_metrics_are_for_those_who_may_read_them(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
+def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, version: str) -> None:
     reader = _metrics_reader(namespace)
     for mode, asked in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
         picker = {"image": IMAGES[version], "metrics": mode}

@@ -28,7 +28,7 @@ short enough to let a name of one character too many pass; with all of these it 
 
 @pytest.mark.proves("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")
 @pytest.mark.parametrize(("nodes", "limit"), [(2, 50), (1, 52)])
-def test_a_name_that_is_one_character_too_long_has_no_pods(
+def test_name_beyond_limit_gets_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
 ) -> None:
     refused(service_of(nodes, limit + 1), "shorten the name")
@@ -61,9 +61,7 @@ def test_a_name_that_is_one_character_too_long_has_no_pods(
 
 
 @pytest.mark.proves("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
-def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -> None:
     def roles(other: str) -> list[Object]:
         return [
             inputs.role("decode", "worker", 2, 2, gpus=0),
@@ -90,9 +88,7 @@ def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
 @pytest.mark.proves(
     "Of two services with equal LeaderWorkerSet names, the second takes the first's"
 )
-def test_two_services_with_one_set_name_take_each_others_pods(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_equal_lws_names_take_over_pods(cluster: Cluster, namespace: str) -> None:
     first = inputs.service("a", inputs.role("b-c", "worker", gpus=0))
     second = inputs.service("a-b", inputs.role("c", "worker", gpus=0))
     mine = LiveService(cluster, namespace, first)
@@ -104,7 +100,7 @@ def test_two_services_with_one_set_name_take_each_others_pods(
 
 @pytest.mark.proves("The API server rejects service names that are not DNS-1035 labels")
 @pytest.mark.parametrize("name", ["1svc", "Svc", "svc_a", "svc.a", "-svc"])
-def test_a_name_that_is_no_label_is_refused_by_the_server_too(
+def test_server_rejects_names_that_are_not_labels(
     cluster: Cluster, namespace: str, name: str
 ) -> None:
     plain = inputs.service("svc", inputs.role("r", "worker", gpus=0))

@@ -78,7 +78,7 @@ def with_metadata(edit: Edit) -> Edit:
 
 @pytest.mark.proves("Pod templates that the library rejects never get pods")
 @pytest.mark.parametrize("case", WITHOUT_PODS)
-def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
+def test_rejected_template_gets_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
     edit, message = WITHOUT_PODS[case]
     refused(written(with_metadata(edit)), message)
     service = LiveService(cluster, namespace, PLAIN)
@@ -99,7 +99,7 @@ def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: 
 
 @pytest.mark.proves("LeaderWorkerSet overwrites its own labels, or never becomes Available")
 @pytest.mark.parametrize("key", ["name", "worker-index", "template-revision-hash", "group-index"])
-def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
+def test_label_of_leader_worker_set_is_overwritten_or_breaks_availability(
     cluster: Cluster, namespace: str, key: str
 ) -> None:
     label = f"leaderworkerset.sigs.k8s.io/{key}"
@@ -121,7 +121,7 @@ def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
 
 
 @pytest.mark.proves("Overriding the library's labels breaks the gang")
-def test_an_own_replica_index_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
+def test_overridden_replica_index_breaks_gang(cluster: Cluster, namespace: str) -> None:
     key = "fusioninfer.io/replica-index"
     edit = with_metadata(lambda template: template["metadata"]["labels"].update({key: "0"}))
     refused(written(edit), "is set by fusioninfer-pulumi")

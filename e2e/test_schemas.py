@@ -28,7 +28,7 @@ from tests.gateway_rules import (
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_schemas_are_those_of_the_pinned_modules() -> None:
+def test_schemas_match_pinned_modules() -> None:
     command = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
     told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert told.returncode == 0, told.stderr
@@ -53,7 +53,7 @@ def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
         *(("Gateway", spec) for spec, _ in GATEWAYS_BY_SERVER),
     ],
 )
-def test_the_api_server_refuses_what_rules_and_documents_say(
+def test_server_rejects_documented_violations(
     cluster: Cluster, kind: str, spec: dict[str, Any]
 ) -> None:
     assert refusal(cluster, kind, spec) is not None
@@ -66,9 +66,7 @@ def test_the_api_server_refuses_what_rules_and_documents_say(
         *(("Gateway", spec) for spec in TAKEN_GATEWAYS),
     ],
 )
-def test_what_our_rules_take_the_api_server_takes(
-    cluster: Cluster, kind: str, spec: dict[str, Any]
-) -> None:
+def test_server_accepts_valid_routes(cluster: Cluster, kind: str, spec: dict[str, Any]) -> None:
     assert refusal(cluster, kind, spec) is None
 
 
@@ -88,14 +86,14 @@ def experimental() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("spec", [spec for spec, *_ in EXPERIMENTAL_BY_SERVER])
-def test_the_api_server_refuses_wrong_experimental_fields(
+def test_server_rejects_wrong_experimental_fields(
     experimental: Cluster, spec: dict[str, Any]
 ) -> None:
     assert refusal(experimental, "HTTPRoute", spec) is not None
 
 
 @pytest.mark.parametrize("spec", TAKEN_EXPERIMENTAL)
-def test_what_our_rules_take_of_experimental_fields(
+def test_server_accepts_valid_experimental_fields(
     experimental: Cluster, spec: dict[str, Any]
 ) -> None:
     assert refusal(experimental, "HTTPRoute", spec) is None
@@ -113,7 +111,7 @@ def test_what_our_rules_take_of_experimental_fields(
         ({"resuorces": {}}, "field not declared in schema"),
     ],
 )
-def test_a_leader_worker_set_is_stricter_than_a_pod(
+def test_leader_worker_set_is_stricter_than_pod(
     cluster: Cluster, fields: dict[str, Any], told: str
 ) -> None:
     """Why they are refused; a null is left out instead."""

@@ -73,9 +73,7 @@ def answers(cluster: Cluster) -> dict[str, Object]:
 
 
 @pytest.mark.proves("Dry runs answer as the unit tests of `check --server` expect")
-def test_the_recorded_answers_are_the_servers(
-    cluster: Cluster, request: pytest.FixtureRequest
-) -> None:
+def test_recorded_answers_match_server(cluster: Cluster, request: pytest.FixtureRequest) -> None:
     received = answers(cluster)
     if request.config.getoption("--write-transcripts"):
         RECORDED.write_text(json.dumps(received, indent=1) + "\n", encoding="utf-8")
@@ -107,7 +105,7 @@ def _service(
 
 @pytest.mark.proves("`check --server` tries the pods that LeaderWorkerSet creates")
 @pytest.mark.parametrize("policy", ["Shared", "UniquePerReplica"])
-def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, policy: str) -> None:
+def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, policy: str) -> None:
     manifest = _service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
     plan = inputs.plan_of(manifest)
     cluster.apply(inputs.objects_of(plan), namespace=namespace)
@@ -131,7 +129,7 @@ def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, p
 
 
 @pytest.mark.proves("`check --server` checks existing objects as Pulumi's update would")
-def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespace: str) -> None:
+def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace: str) -> None:
     before = _service(namespace, container={"env": [{"name": "A", "value": "x"}]})
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
     after = _service(namespace, container={"env": [{"name": "A", "valueFrom": field}]})
@@ -140,7 +138,7 @@ def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespac
 
 
 @pytest.mark.proves("`check --server` maps API server errors to manifest fields")
-def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -> None:
+def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
     refused = said(cluster, _service(namespace, spec=spec))
     assert [(each.path, each.severity) for each in refused] == [
@@ -151,7 +149,7 @@ def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -
 
 @pytest.mark.proves("No object or pod of the documents is rejected")
 @pytest.mark.parametrize("name", sorted(inputs.DOCUMENTS))
-def test_the_documents_inputs_are_accepted(cluster: Cluster, namespace: str, name: str) -> None:
+def test_check_server_accepts_documents(cluster: Cluster, namespace: str, name: str) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])
     api = KubernetesApi(str(cluster.kubeconfig), None)
     (found,) = check_on_api_server(api, [replace(plan, namespace=namespace)], seconds=60)

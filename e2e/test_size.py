@@ -62,7 +62,7 @@ def bound(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
     [("deepseek-ai/DeepSeek-R1", "H100", 2), ("Qwen/Qwen3-32B", "L40S", 1)],
 )
 @pytest.mark.proves("What `size` prints for free pools is schedulable")
-def test_a_printed_manifest_is_bound(
+def test_printed_manifest_is_schedulable(
     cluster: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     model: str, accelerator: str, pods: int,
 ) -> None:  # fmt: skip
@@ -83,7 +83,7 @@ def fitting(wish: Wish) -> Iterator[Layout]:
 
 
 @pytest.mark.proves("Exactly as many replicas as `size` computes are schedulable")
-def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str) -> None:
+def test_size_computes_schedulable_replicas(cluster: Cluster, namespace: str) -> None:
     model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None
     wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
@@ -102,7 +102,7 @@ def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str
 
 
 @pytest.mark.proves("Prefill and decode from `size` are scheduled as one gang")
-def test_a_pair_is_bound(cluster: Cluster, namespace: str) -> None:
+def test_prefill_and_decode_are_one_gang(cluster: Cluster, namespace: str) -> None:
     model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None
     wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)

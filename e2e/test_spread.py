@@ -37,7 +37,7 @@ def spread(cluster: Cluster, namespace: str, manifest: Object, small: int = 2) -
 
 
 @pytest.mark.proves("The default scheduler spreads four leaders over two zones")
-def test_the_default_scheduler_spreads_leaders(cluster: Cluster, namespace: str) -> None:
+def test_default_scheduler_spreads_leaders(cluster: Cluster, namespace: str) -> None:
     made = role("inference", "worker", 4, 1, 8, topologySpread=HARD)
     live = spread(cluster, namespace, service("svc", made))
     live.becomes({f"inference-{index}": 1 for index in range(4)})
@@ -48,7 +48,7 @@ def test_the_default_scheduler_spreads_leaders(cluster: Cluster, namespace: str)
 @pytest.mark.parametrize(
     ("minimum", "small"), [(None, 2), ({"inference": 1}, 8)], ids=["literal", "partial"]
 )
-def test_volcano_spreads_the_leaders_of_a_gang(
+def test_volcano_spreads_leaders(
     cluster: Cluster, namespace: str, minimum: dict[str, int] | None, small: int
 ) -> None:
     made = role("inference", "worker", 4, 2, 8, topologySpread=HARD)
@@ -58,7 +58,7 @@ def test_volcano_spreads_the_leaders_of_a_gang(
 
 
 @pytest.mark.proves("A gang whose leaders cannot be spread stays pending")
-def test_a_gang_that_cannot_be_spread_waits(cluster: Cluster, namespace: str) -> None:
+def test_gang_that_cannot_be_spread_stays_pending(cluster: Cluster, namespace: str) -> None:
     # The small zone has room for two leaders, so a fifth of the large one's would skew by two.
     made = role("inference", "worker", 6, 1, 8, topologySpread=HARD)
     other = role("other", "worker", 1, 2, 0)

@@ -17,7 +17,7 @@ class Echo(HttpStandIn):
         return Answer(body=f"{request.method} {request.path} ".encode() + request.body)
 
 
-def test_it_answers_on_a_kept_connection_until_it_ends() -> None:
+def test_stand_in_answers_until_it_ends() -> None:
     with Echo() as echo:
         client = http.client.HTTPConnection("127.0.0.1", echo.port, timeout=5)
         for body in (b"one", b"two"):
@@ -41,7 +41,7 @@ class Broken(StandIn):
         """Nothing works any more."""
 
 
-def test_what_breaks_in_the_thread_is_raised_at_the_end() -> None:
+def test_stand_in_raises_errors_of_its_thread() -> None:
     with pytest.raises(ValueError, match="broken"), Broken():
         pass
     with pytest.raises(KeyError, match="of the test"), Broken():

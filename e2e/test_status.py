@@ -25,7 +25,7 @@ def behaving(manifest: Object, role: int, **annotations: str) -> Object:
     return changed
 
 
-def test_the_keys_of_behaving_are_those_of_the_stages() -> None:
+def test_behaviour_keys_match_stages() -> None:
     changed = behaving(inputs.service("svc", inputs.role("a", "worker")), 0, behaviour="", delay="")
     annotations = changed["spec"]["roles"][0]["template"]["metadata"]["annotations"]
     assert set(annotations) == {BEHAVIOUR, DELAY}
@@ -44,7 +44,7 @@ def finish(life: Life, request: pytest.FixtureRequest, name: str) -> None:
 
 
 @pytest.mark.proves("A gang's status is right from creation through failures to deletion")
-def test_the_life_of_a_gang(
+def test_gang_status_from_creation_to_deletion(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     service = LiveService(cluster, namespace, DISAGGREGATED)
@@ -110,7 +110,7 @@ def test_the_life_of_a_gang(
 
 
 @pytest.mark.proves("The status of independent replicas is right")
-def test_the_life_of_independent_replicas(
+def test_independent_replica_status(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
@@ -143,7 +143,7 @@ def test_the_life_of_independent_replicas(
 
 
 @pytest.mark.proves("Status reports what a gateway rejects (stand-in controller)")
-def test_the_life_of_a_router(
+def test_router_status_reports_gateway(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     cluster.add_nodes(1)

@@ -52,7 +52,7 @@ def test_nothing_stays_when_the_parent_crashes() -> None:
     _assert_gone(directory, pids)
 
 
-def test_a_program_that_ends_is_reported_with_its_log() -> None:
+def test_exited_program_is_reported_with_its_log() -> None:
     with Cluster(components=()) as cluster:
         cluster.programs.check()
         os.kill(cluster.programs.running["kube-controller-manager"].pid, signal.SIGKILL)
@@ -61,7 +61,7 @@ def test_a_program_that_ends_is_reported_with_its_log() -> None:
             cluster.programs.check()
 
 
-def test_a_call_of_the_engine_that_takes_too_long_ends_with_its_children(
+def test_pulumi_command_that_times_out_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In place of the command line: its language host and provider would go on alone.

@@ -84,10 +84,19 @@ def rules() -> Iterator[tuple[str, str]]:
         yield rule.id, f"{rule.title} {rule.remedy}"
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    for path in (ROOT / "fusioninfer_pulumi").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    return [
+        (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
+        for path in (ROOT / "fusioninfer_pulumi").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) or _name_of(node)
+    ]
+
+
+def _name_of(node: ast.AST) -> str | None:
+    name = getattr(node, "name", None) or getattr(node, "arg", None) or getattr(node, "id", None)
+    return name if isinstance(name, str) else None
 
 
 def messages() -> Iterator[tuple[str, str]]:
@@ -98,11 +107,9 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 def names() -> Iterator[tuple[str, str]]:
-    for place, node in nodes():
-        name = getattr(node, "name", None) or getattr(node, "arg", None)
-        name = node.id if isinstance(node, ast.Name) else name
-        if isinstance(name, str):
-            yield f"{place} {name}", name.replace("_", " ")
+    first = {name: place for place, node in reversed(nodes()) if (name := _name_of(node))}
+    for name, place in first.items():
+        yield f"{place} {name}", name.replace("_", " ")
 
 
 PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, "names": names}

@@ -57,6 +57,7 @@ def test_a_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert (plan["totalPods"], plan["totalGpus"]) == (3, 6)
 
 
+@pytest.mark.slow
 def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
     project = generated("python", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

@@ -155,13 +155,13 @@ def _left_out(
     """Yield why layouts do not fit; of several nodes, only where one node is not enough."""
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
-    refused = [layout for layout in candidates
+    rejected = [layout for layout in candidates
                if layout.reason is not None and (layout.nodes == 1 or not one_node)
                and (layout.copies == 1 or len(candidates) == 1)]  # fmt: skip
-    heavy = [layout for layout in refused if layout.fit is not None and layout.fit.cache <= 0]
+    heavy = [layout for layout in rejected if layout.fit is not None and layout.fit.cache <= 0]
     if heavy:
         yield _too_heavy(heavy)
-    for layout in refused:
+    for layout in rejected:
         if layout not in heavy:
             yield f"not {layout_name(layout)}: {layout.reason}"
     for layout in candidates:

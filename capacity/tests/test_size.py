@@ -118,6 +118,7 @@ def small_pools() -> Iterator[tuple[int, int, list[int]]]:
                 yield nodes, each, used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "each", "used"), [*small_pools()])
 def test_room_in_a_pool_is_what_placement_finds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, each: int, used: list[int]
@@ -262,6 +263,7 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
         assert main(["check", str(path)]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_proposals_are_accepted_by_engines(engine: str) -> None:
     """Of every model of the table, whatever its heads and blocks."""

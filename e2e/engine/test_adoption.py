@@ -87,7 +87,7 @@ def identities(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
 
 
 @pytest.mark.proves("Adopting existing objects as docs/how-to/adopt.md describes restarts no pod")
-def test_objects_of_another_tool_are_adopted_and_nothing_restarts(stack: Stack) -> None:
+def test_adoption_restarts_nothing(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     cluster.add_nodes(4, gpus=8)
     objects = write(stack, service(namespace))
@@ -108,7 +108,7 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(stack: Stack) 
     assert identities(stack, objects) == before
 
     write(stack, service(namespace, image="registry.example/engine:2"))
-    assert stack.preview() == {"update": 2}
+    assert stack.preview() == {"update": 3}  # LeaderWorkerSets and the component
     stack.up().assert_succeeded()
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()
@@ -116,7 +116,7 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(stack: Stack) 
 
 
 @pytest.mark.proves("Adopting an object that does not exist fails")
-def test_an_object_that_is_not_there_is_said(stack: Stack) -> None:
+def test_adoption_of_missing_object_fails(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     objects = write(stack, service(namespace))
     cluster.apply(manifest for manifest in objects if manifest["kind"] != "Service")
@@ -126,7 +126,7 @@ def test_an_object_that_is_not_there_is_said(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Adoption is rejected if it would change an object; the error names the fields")
-def test_what_differs_is_refused(stack: Stack) -> None:
+def test_adoption_that_changes_objects_is_rejected(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     cluster.apply(write(stack, service(namespace)))
     write(stack, service(namespace, image="registry.example/engine:2"))

@@ -33,7 +33,7 @@ def scale(stack: Stack, replicas: int) -> None:
 
 
 @pytest.mark.proves("Updates leave the replicas of an autoscaled role alone")
-def test_updates_do_not_scale_back(stack: Stack) -> None:
+def test_updates_keep_scaled_replicas(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy_services(scaled(stack.namespace))
     assert stack.ready() == {"serve": 2}
@@ -56,7 +56,7 @@ def test_updates_do_not_scale_back(stack: Stack) -> None:
 @pytest.mark.proves(
     "Updates leave the replica count that the HorizontalPodAutoscaler set from a metric"
 )
-def test_updates_leave_what_the_autoscaler_made(stack: Stack, tmp_path: Path) -> None:
+def test_updates_keep_replicas_of_autoscaler(stack: Stack, tmp_path: Path) -> None:
     stack.cluster.add_nodes(4)
     with metrics(stack.cluster, tmp_path) as adapter:
         adapter.of_pods["waiting"] = 9
@@ -77,7 +77,7 @@ def test_updates_leave_what_the_autoscaler_made(stack: Stack, tmp_path: Path) ->
 @pytest.mark.proves(
     "After autoscaling is removed, a forced update restores the program's replica count"
 )
-def test_a_role_that_is_no_longer_scaled(stack: Stack) -> None:
+def test_replicas_after_autoscaling_is_removed(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy_services(scaled(stack.namespace))
     scale(stack, 3)

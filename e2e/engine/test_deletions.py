@@ -23,7 +23,7 @@ def deletions(stack: Project) -> dict[str, float | None]:
 @pytest.mark.proves(
     "Deletion waits for long grace periods; storing the longer timeout restarts nothing"
 )
-def test_pods_that_end_slowly(stack: Stack) -> None:
+def test_deletion_waits_for_grace_period(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     slow: dict[str, Any] = role(replicas=2)
     slow["template"]["spec"]["terminationGracePeriodSeconds"] = 900

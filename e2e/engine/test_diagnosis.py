@@ -22,7 +22,7 @@ def said(result: CommandResult) -> list[str]:
 @pytest.mark.proves(
     "A failing image or crashing container fails the update with replica, pod and reason"
 )
-def test_images(stack: Stack) -> None:
+def test_failing_image_is_reported(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(), **SHORT)
     stack.write(stack.service(role(tag="2", behaviour="unpullable"), **SHORT))
@@ -43,7 +43,7 @@ def test_images(stack: Stack) -> None:
 @pytest.mark.proves(
     "An unschedulable gang fails at its timeout with the scheduler's message and missing GPUs"
 )
-def test_no_room(stack: Stack) -> None:
+def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(3)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
     lines = said(stack.up())
@@ -55,7 +55,7 @@ def test_no_room(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Pods rejected by admission are reported with the controller's event")
-def test_pods_that_are_refused(stack: Stack) -> None:
+def test_rejected_pods_are_reported(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
     metadata = {"name": "tiny", "namespace": stack.namespace}
@@ -71,7 +71,7 @@ def test_pods_that_are_refused(stack: Stack) -> None:
 @pytest.mark.proves(
     "Without read permission, creation succeeds with a warning and rolling updates are rejected"
 )
-def test_without_rights(stack: Stack) -> None:
+def test_update_without_permissions_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     stack.write(stack.service(role(), **SHORT))
     stack.without_permissions()

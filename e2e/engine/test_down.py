@@ -43,7 +43,7 @@ options = pulumi.ResourceOptions(provider=provider)
 @pytest.mark.core
 @pytest.mark.parametrize("provider", ["default", "explicit"])
 @pytest.mark.proves("Unavailable replicas update first; others wait until they are back")
-def test_what_is_down_changes_first(stack: Stack, provider: str) -> None:
+def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     stack.cluster.add_nodes(2)
     if provider == "explicit":
         config = stack.cluster.kubeconfig.read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_what_is_down_changes_first(stack: Stack, provider: str) -> None:
 @pytest.mark.proves(
     "A replica that stays unavailable counts against maxUnavailable until rollout.timeout"
 )
-def test_what_stays_down_takes_its_place(stack: Stack) -> None:
+def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     held: dict[str, Any] = {"timeout": "12s", "partition": 1}
     stack.deploy(role(replicas=4), rollout=held)
@@ -91,7 +91,7 @@ def test_what_stays_down_takes_its_place(stack: Stack) -> None:
 
 
 @pytest.mark.proves("After a halted update, the same program continues once the replica is back")
-def test_the_same_update_again(stack: Stack) -> None:
+def test_halted_update_continues(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
     late = role(tag="2", behaviour="slow", delay="15s")

@@ -37,7 +37,7 @@ BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
 
 
 @pytest.mark.proves("With wait.level None, the next `up` reports and clears phase Failed")
-def test_an_image_that_nobody_awaits(stack: Stack) -> None:
+def test_next_update_reports_failed_role(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     nothing: dict[str, Any] = {"level": "None"}
     bad = role("bad", replicas=1, behaviour="unpullable")
@@ -59,7 +59,7 @@ def test_an_image_that_nobody_awaits(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Pods that fail after the update are reported after a refresh")
-def test_pods_that_fail_later(stack: Stack) -> None:
+def test_later_failures_are_reported_after_refresh(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     stack.deploy(role(replicas=2))
     assert (phases(stack), failed(stack)[0]) == ({"serve": "Running"}, "False")

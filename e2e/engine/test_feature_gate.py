@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.proves(
     "With MaxUnavailableStatefulSet, PerRole replaces maxUnavailable replicas at once"
 )
-def test_replicas_of_a_set_go_down_together(
+def test_max_unavailable_replicas_restart_together(
     stack: Stack, rollout: dict[str, Any], least: int
 ) -> None:
     stack.cluster.add_nodes(4)
@@ -45,7 +45,7 @@ def test_replicas_of_a_set_go_down_together(
 @pytest.mark.proves(
     "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate"
 )
-def test_a_repair_needs_help(stack: Stack, layout: str, way_out: str) -> None:
+def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, way_out: str) -> None:
     stack.cluster.add_nodes(4)
     pace: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "15s"}}
     stack.deploy(role(replicas=2), **pace)

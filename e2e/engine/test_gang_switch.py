@@ -67,7 +67,7 @@ def with_roles(stack: Stack, roles: Roles, **spec: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.proves("Rolling running replicas into a gang is rejected; AllAtOnce and Recreate work")
-def test_replicas_join_a_gang(stack: Stack, edit: str, strategy: str) -> None:
+def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(with_roles(stack, BEFORE[edit], **paced()))
     before = stack.pods()
@@ -95,7 +95,7 @@ def test_replicas_join_a_gang(stack: Stack, edit: str, strategy: str) -> None:
 @pytest.mark.proves(
     "Without that rejection the update never ends; Recreate or the old program recovers"
 )
-def test_without_the_refusal(stack: Stack, edit: str) -> None:
+def test_unchecked_gang_update_never_ends(stack: Stack, edit: str) -> None:
     stack.cluster.add_nodes(8)
     stack.program = UNCHECKED + stack.program
     stack.deploy_services(with_roles(stack, BEFORE[edit], **paced()))
@@ -112,7 +112,7 @@ def test_without_the_refusal(stack: Stack, edit: str) -> None:
 
 
 @pytest.mark.proves("A renamed role joins a gang while the old replicas serve")
-def test_a_renamed_role_joins(stack: Stack) -> None:
+def test_renamed_role_joins_gang(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
     with stack.lowest() as least:
@@ -122,7 +122,7 @@ def test_a_renamed_role_joins(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A gang of at most maxUnavailable replicas is joined one replica at a time")
-def test_a_gang_that_needs_one_replica(stack: Stack) -> None:
+def test_small_gang_is_joined_replica_by_replica(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
     minimum = {"gangPolicy": {"minRoleReplicas": {"small": 1, "big": 1}}}
@@ -137,7 +137,7 @@ def test_a_gang_that_needs_one_replica(stack: Stack) -> None:
 @pytest.mark.proves(
     "With PerRole, added or surge replicas join the gang before the old ones update"
 )
-def test_new_replicas_of_a_set_join(stack: Stack, replicas: int, surge: int) -> None:
+def test_new_per_role_replicas_join_first(stack: Stack, replicas: int, surge: int) -> None:
     stack.cluster.add_nodes(7)
     stack.deploy_services(with_roles(stack, ((serving(replicas),), PER_ROLE), **paced()))
     before = stack.pods()
@@ -158,7 +158,7 @@ def test_new_replicas_of_a_set_join(stack: Stack, replicas: int, surge: int) -> 
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce"])
 @pytest.mark.proves("A partition that keeps required replicas out of a gang is rejected")
-def test_a_partition_keeps_replicas_out(stack: Stack, strategy: str) -> None:
+def test_partition_that_blocks_gang_is_rejected(stack: Stack, strategy: str) -> None:
     stack.cluster.add_nodes(8)
     stack.deploy_services(with_roles(stack, BEFORE["decoder"], **paced()))
     before = stack.pods()

@@ -50,7 +50,7 @@ def tags(stack: Stack) -> dict[int, set[str]]:
 @pytest.mark.proves(
     "rollout.level Group updates maxUnavailable groups at a time and respects the partition"
 )
-def test_whole_groups_change(stack: Stack) -> None:
+def test_groups_update_as_a_whole(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy_services(grouped(stack.namespace, 3))
     assert state(stack) == dict.fromkeys(range(3), (PODS, {"1"}))
@@ -87,10 +87,10 @@ def test_whole_groups_change(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Adding or removing a serving group changes no other group")
-def test_groups_come_and_go(stack: Stack) -> None:
+def test_groups_are_added_and_removed(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     before: dict[str, str] = {}
-    of_a_group = {"create": 4}  # PodGroup and three sets
+    of_a_group = {"create": 4, "update": 1}  # PodGroup and LeaderWorkerSets; the component
     for groups in (1, 2, 3):
         wanted = grouped(stack.namespace, groups)
         stack.deploy_services(wanted)
@@ -104,7 +104,7 @@ def test_groups_come_and_go(stack: Stack) -> None:
     assert stack.preview() == {}
     fewer = grouped(stack.namespace, 2)
     stack.deploy_services(fewer)
-    assert stack.changes() == {"delete": 4}
+    assert stack.changes() == {"delete": 4, "update": 1}
     kept = {name: uid for name, uid in before.items() if not name.startswith("svc-2-")}
     stack.cluster.wait(lambda: stack.pods() == kept, 60, "pods of the removed group")
     time.sleep(1)

@@ -12,7 +12,7 @@ SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
 @pytest.mark.proves("`refresh` and `up` repair objects edited or deleted by hand")
-def test_hands(stack: Stack) -> None:
+def test_manual_changes_are_repaired(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
     stack.cluster.delete(SETS, "svc-serve-1", stack.namespace)
@@ -35,7 +35,7 @@ def test_hands(stack: Stack) -> None:
 @pytest.mark.proves(
     "A deleted PodGroup or Service returns without restarts; edited images conflict until forced"
 )
-def test_what_hands_do_to_a_gang(stack: Stack) -> None:
+def test_manual_changes_of_gang_are_repaired(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     wanted = stack.service(role(replicas=2, **SPREAD))
     stack.deploy_services(wanted)

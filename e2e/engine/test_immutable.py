@@ -28,12 +28,12 @@ def spread(**more: Any) -> dict[str, Any]:
 @pytest.mark.proves(
     "nodeCount, networkConfig and restartPolicy roll; startupPolicy restarts nothing"
 )
-def test_what_an_update_can_change(stack: Stack) -> None:
+def test_mutable_fields_roll(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(spread(), **NO_GANG)
     made, before = stack.lws_uids(), stack.pods()
     stack.deploy(spread(startupPolicy="LeaderReady"), **NO_GANG)
-    assert stack.changes() == {"update": 2}
+    assert stack.changes() == {"update": 3}  # LeaderWorkerSets and the component
     assert stack.pods() == before
     for more in (
         {"multinode": {"nodeCount": 2, "launcher": "none"}},
@@ -51,7 +51,7 @@ def test_what_an_update_can_change(stack: Stack) -> None:
 @pytest.mark.proves(
     "Changing subGroupPolicy is rejected at preview unless the strategy is AllAtOnce or Recreate"
 )
-def test_what_no_update_can_change(stack: Stack) -> None:
+def test_changed_subgroup_policy_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     steps: list[tuple[str, dict[str, Any]]] = [
         ("AllAtOnce", {"subGroupPolicy": {"subGroupSize": 2}}),
@@ -71,7 +71,7 @@ def test_what_no_update_can_change(stack: Stack) -> None:
         pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
         wanted = stack.service(spread(**policy), **NO_GANG, **pace)
         stack.write(wanted)
-        assert stack.preview() == {"replace": 2}
+        assert stack.preview() == {"replace": 2, "update": 1}
         stack.up().assert_succeeded()
         assert stack.ready() == {"serve": 2}
         assert not set(stack.lws_uids().values()) & set(made.values())
@@ -82,7 +82,7 @@ def test_what_no_update_can_change(stack: Stack) -> None:
 
 
 @pytest.mark.proves("Renaming the role changes subGroupPolicy without an outage")
-def test_a_policy_of_a_renamed_role(stack: Stack) -> None:
+def test_renamed_role_changes_subgroup_policy(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(spread(), **NO_GANG)
     renamed = {**spread(subGroupPolicy={"subGroupSize": 2}), "name": "other"}
@@ -95,7 +95,7 @@ def test_a_policy_of_a_renamed_role(stack: Stack) -> None:
 @pytest.mark.proves(
     "Changing a subGroupPolicy type replaces LeaderWorkerSets; writing out its default does not"
 )
-def test_the_type_of_a_policy(stack: Stack) -> None:
+def test_changed_subgroup_policy_type_replaces_lws(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     assert CALL in PROGRAM
     transformed = "pulumi.ResourceOptions(transforms=[without_type]))\n    pulumi.export"

@@ -41,7 +41,7 @@ def lines(result: CommandResult) -> list[str]:
 @pytest.mark.proves(
     "A Kueue service is created, updated, limited by quota, repaired and scaled down",
 )
-def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
+def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path: Path) -> None:
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 32)
     stack = Stack(tmp_path / "app", queues, namespace)
@@ -91,7 +91,7 @@ def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
 @pytest.mark.proves(
     "Preview rejects Kueue on a cluster that has only Volcano, and suggests Volcano"
 )
-def test_a_backend_that_is_not_there(stack: Stack) -> None:
+def test_missing_gang_backend_fails_preview(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     serve = role(replicas=1, gpus=8, **TWO_NODES)
     stack.write(stack.service(serve, **BACKEND))

@@ -80,7 +80,7 @@ def children(stack: Stack) -> dict[str, str]:
 
 
 @pytest.mark.proves("YAML and Python programs register identical objects")
-def test_the_same_objects(stack: Stack, yaml_stack: YamlStack) -> None:
+def test_yaml_and_python_register_equal_objects(stack: Stack, yaml_stack: YamlStack) -> None:
     nodes = role(replicas=2, gpus=1, disruptionBudget={"maxUnavailable": 1}, **TWO_NODES)
     manifest = stack.service(router(), nodes)
     stack.write(manifest)
@@ -91,7 +91,7 @@ def test_the_same_objects(stack: Stack, yaml_stack: YamlStack) -> None:
 
 
 @pytest.mark.proves("A YAML program creates a service and updates it replica by replica")
-def test_created_and_updated(yaml_stack: YamlStack) -> None:
+def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(2)
     # Several components are constructed at the same time.
@@ -113,7 +113,7 @@ def test_created_and_updated(yaml_stack: YamlStack) -> None:
 @pytest.mark.proves(
     "A YAML program's failing update gives the reason; invalid properties fail at preview"
 )
-def test_failing_and_rejected(stack: Stack, yaml_stack: YamlStack) -> None:
+def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> None:
     stack.cluster.add_nodes(1)
     short = {"timeout": "15s"}
     bad = stack.service(role(replicas=1, behaviour="unpullable"), rollout=short, wait=short)
@@ -131,7 +131,7 @@ def test_failing_and_rejected(stack: Stack, yaml_stack: YamlStack) -> None:
 
 
 @pytest.mark.proves("Secrets and Outputs in a YAML program's template reach the pods as secrets")
-def test_secrets_and_outputs(yaml_stack: YamlStack) -> None:
+def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(1)
     written = stack.service(role(replicas=1))
@@ -158,7 +158,7 @@ def test_secrets_and_outputs(yaml_stack: YamlStack) -> None:
 
 @pytest.mark.proves("The YAML example and template pass a preview")
 @pytest.mark.parametrize("program", ["examples/yaml", "templates/yaml"])
-def test_programs_of_this_repository(yaml_stack: YamlStack, program: str) -> None:
+def test_yaml_example_and_template_pass_preview(yaml_stack: YamlStack, program: str) -> None:
     stack = yaml_stack
     described = yaml.safe_load((REPOSITORY / program / "Pulumi.yaml").read_text(encoding="utf-8"))
     # Their plugin comes from the repository's address.

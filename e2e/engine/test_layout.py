@@ -13,7 +13,7 @@ from e2e.engine.services import PER_ROLE, TWO_NODES, Stack, role
 @pytest.mark.core
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (5, True)])
 @pytest.mark.proves("PerRole waits at creation, does nothing twice and respects maxUnavailable")
-def test_create_nothing_and_an_image_change(stack: Stack, replicas: int, *, gang: bool) -> None:
+def test_per_role_create_and_image_change(stack: Stack, replicas: int, *, gang: bool) -> None:
     stack.cluster.add_nodes(6)
     more: dict[str, Any] = {**TWO_NODES, "gpus": 8 if replicas < 4 else 4} if gang else {}
     stack.write(stack.service(role(replicas=replicas, behaviour="slow", **more), **PER_ROLE))
@@ -37,7 +37,7 @@ def test_create_nothing_and_an_image_change(stack: Stack, replicas: int, *, gang
 
 
 @pytest.mark.proves("A PerRole gang without a spare node updates in place")
-def test_a_gang_without_a_spare_node(stack: Stack) -> None:
+def test_gang_without_spare_node_updates_in_place(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **PER_ROLE)
     with stack.lowest() as least:
@@ -49,7 +49,7 @@ def test_a_gang_without_a_spare_node(stack: Stack) -> None:
 
 @pytest.mark.parametrize("unavailable", [0, 1])
 @pytest.mark.proves("maxSurge in a gang waits for capacity, then continues")
-def test_more_than_all_for_a_time(stack: Stack, unavailable: int) -> None:
+def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
     stack.cluster.add_nodes(6)
     surge: dict[str, Any] = {"maxSurge": 1, "maxUnavailable": unavailable, "timeout": "20s"}
     fixed = {**PER_ROLE, "rollout": surge}
@@ -103,7 +103,7 @@ def test_partition(stack: Stack) -> None:
 
 
 @pytest.mark.proves("With PerRole, Sequential updates a role after the previous one is available")
-def test_roles_one_after_the_other(stack: Stack) -> None:
+def test_sequential_roles_update_in_order(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     order: dict[str, Any] = {**PER_ROLE, "rollout": {"roleOrder": "Sequential", "timeout": "10s"}}
 
@@ -126,7 +126,7 @@ def test_roles_one_after_the_other(stack: Stack) -> None:
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.proves("With PerRole, AllAtOnce and Recreate change all replicas")
-def test_other_strategies(stack: Stack, strategy: str) -> None:
+def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> None:
     stack.cluster.add_nodes(3)
     rollout: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "150s", "strategy": strategy}}
     stack.deploy(role(), **rollout)
@@ -142,7 +142,7 @@ def test_other_strategies(stack: Stack, strategy: str) -> None:
 
 
 @pytest.mark.proves("Recreate raises nodeCount of an all-or-nothing PerRole gang")
-def test_more_nodes_in_a_replica(stack: Stack) -> None:
+def test_recreate_raises_node_count(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     anew: dict[str, Any] = {**PER_ROLE, "rollout": {"strategy": "Recreate", "timeout": "60s"}}
     for count in (2, 3):
@@ -173,7 +173,7 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
 @pytest.mark.proves("Changing the layout of a running role is rejected; scaled to zero it succeeds")
-def test_the_layout_of_a_running_service_stays(stack: Stack, layouts: tuple[str, str]) -> None:
+def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[str, str]) -> None:
     stack.cluster.add_nodes(3)
     first: dict[str, Any] = {"layout": layouts[0]}
     second: dict[str, Any] = {"layout": layouts[1]}

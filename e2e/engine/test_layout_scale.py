@@ -20,7 +20,7 @@ def test_scale(stack: Stack) -> None:
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), **PER_ROLE)
     before = stack.pods()
     stack.deploy(role(replicas=3, gpus=1, **TWO_NODES), **PER_ROLE)
-    assert stack.changes() == {"update": 2}  # set and PodGroup
+    assert stack.changes() == {"update": 3}  # LeaderWorkerSet, PodGroup and the component
     after = stack.pods()
     assert {name: uid for name, uid in after.items() if name in before} == before
     assert stack.ready() == {"serve": 3}
@@ -42,7 +42,7 @@ for text in"""
 @pytest.mark.proves(
     "Replicas scaled by another controller stay; changes conflict unless spec.replicas is ignored"
 )
-def test_scaled_by_another_actor(stack: Stack) -> None:
+def test_replicas_of_another_controller_stay(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2), **PER_ROLE)
     scale(stack, 4)

@@ -32,7 +32,7 @@ def lose(stack: Project) -> None:
 
 
 @pytest.mark.proves("A lost state is recovered by one `up`, without restarts")
-def test_recovered(stack: Stack) -> None:
+def test_lost_state_is_recovered(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(made(stack.namespace))
     before = stack.pods()
@@ -54,7 +54,7 @@ def test_recovered(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A lost state is recovered with another image, one replica at a time")
-def test_recovered_with_another_image(stack: Stack) -> None:
+def test_lost_state_is_recovered_with_another_image(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(made(stack.namespace))
     lose(stack)
@@ -67,7 +67,7 @@ def test_recovered_with_another_image(stack: Stack) -> None:
 
 
 @pytest.mark.proves("An old backup of a stack is restored without restarts")
-def test_restored_from_a_backup(stack: Stack) -> None:
+def test_backup_is_restored_without_restarts(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(made(stack.namespace, replicas=2))
     stack.run("stack", "export", "--file", "backup.json").assert_succeeded()

@@ -54,7 +54,7 @@ def engines(pods: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
 @pytest.mark.proves("A stack of version 0.1.0 upgrades with one `up` without restarting engines")
-def test_a_stack_of_version_0_1_0(stack: Stack, release: Path, tag: str) -> None:
+def test_stack_of_version_0_1_0_upgrades(stack: Stack, release: Path, tag: str) -> None:
     stack.cluster.add_nodes(4)
     old = services(stack.namespace, "1")
     stack.write(*old)

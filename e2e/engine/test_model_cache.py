@@ -34,7 +34,7 @@ def serving(stack: Stack) -> set[tuple[str, str]]:
 
 
 @pytest.mark.proves("LeaderWorkerSets wait for the warm-up Job, and for a new Job per revision")
-def test_sets_wait_for_the_job(stack: Stack) -> None:
+def test_lws_wait_for_warm_up_job(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     with bound_claim(stack.cluster, stack.namespace):
         stack.deploy(engine(), model=model("v1"))
@@ -53,7 +53,7 @@ def test_sets_wait_for_the_job(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A failed warm-up Job ends the update before any LeaderWorkerSet exists")
-def test_a_job_that_fails_keeps_the_sets_away(stack: Stack) -> None:
+def test_failed_warm_up_ends_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     nowhere = {"nodeSelector": {"e2e.fusioninfer.io/nowhere": "true"}, "timeout": "10s"}
     with bound_claim(stack.cluster, stack.namespace):

@@ -47,7 +47,7 @@ def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -
 @pytest.mark.proves(
     f"A role moves to another layout in one `up` without failed requests ({STAND_IN})"
 )
-def test_another_layout(
+def test_role_moves_to_another_layout(
     stack: Stack, layouts: tuple[str, str], spread: dict[str, Any], *, routed: bool
 ) -> None:
     stack.cluster.add_nodes(8)
@@ -76,7 +76,7 @@ def test_another_layout(
 @pytest.mark.proves(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})"
 )
-def test_another_name_or_namespace(stack: Stack, spaces: int) -> None:
+def test_service_moves_to_another_name_or_namespace(stack: Stack, spaces: int) -> None:
     stack.cluster.add_nodes(2)
     port = engine_port()
     stack.program = PROGRAM.replace('args["metadata"]["name"], args', '"chat", args')
@@ -101,7 +101,7 @@ def test_another_name_or_namespace(stack: Stack, spaces: int) -> None:
 
 
 @pytest.mark.proves(f"A service hands over its requests by weights without failures ({STAND_IN})")
-def test_another_name_by_weights(stack: Stack) -> None:
+def test_service_hands_over_by_weights(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     port = engine_port()
 
@@ -141,7 +141,7 @@ def test_another_name_by_weights(stack: Stack) -> None:
 
 @pytest.mark.proves(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
 @pytest.mark.parametrize("last", [True, False])
-def test_share_comes_and_goes_with_its_service(stack: Stack, *, last: bool) -> None:
+def test_share_and_service_come_and_go(stack: Stack, *, last: bool) -> None:
     stack.cluster.add_nodes(2)
     port = engine_port()
     alone = stack.service(router(), serving(port=port), name="chat")
@@ -165,7 +165,7 @@ def test_share_comes_and_goes_with_its_service(stack: Stack, *, last: bool) -> N
 @pytest.mark.proves(
     f"A service hands over by weights to another namespace without failures ({STAND_IN})"
 )
-def test_another_namespace_by_weights(stack: Stack) -> None:
+def test_service_hands_over_to_another_namespace(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     port = engine_port()
     elsewhere = stack.cluster.new_namespace()

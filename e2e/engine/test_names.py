@@ -21,7 +21,7 @@ def program(stack: Project, logical: str, *, alias: str | None = None) -> None:
 
 
 @pytest.mark.proves("A renamed component with an alias changes nothing; without an alias it fails")
-def test_component_renamed_with_an_alias(stack: Stack) -> None:
+def test_component_renamed_with_alias_changes_nothing(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(replicas=2))
     before = stack.pods()
@@ -45,7 +45,7 @@ def test_component_renamed_with_an_alias(stack: Stack) -> None:
 @pytest.mark.proves(
     "A renamed service and component becomes available before the old one is deleted"
 )
-def test_service_renamed(stack: Stack) -> None:
+def test_renamed_service_is_available_before_deletion(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2, behaviour="slow"))
     wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
@@ -57,7 +57,7 @@ def test_service_renamed(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A renamed role becomes available before the old one is deleted")
-def test_role_renamed(stack: Stack) -> None:
+def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
     stack.cluster.add_nodes(8)
     spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 8}
     old = role("serve", replicas=2, behaviour="slow", **spread)
@@ -74,13 +74,13 @@ def test_role_renamed(stack: Stack) -> None:
 @pytest.mark.proves(
     "Another metadata.name or namespace creates new objects before deleting the old ones"
 )
-def test_service_renamed_alone(stack: Stack) -> None:
+def test_changed_name_creates_before_deleting(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     program(stack, "fixed")
     stack.deploy(role(replicas=2, behaviour="slow"))
     wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
     stack.write(wanted)
-    assert stack.preview() == {"replace": 3}
+    assert stack.preview() == {"replace": 3, "update": 1}
     with stack.lowest() as least:
         stack.up().assert_succeeded()
     assert least["serve"] == 2, least
@@ -114,7 +114,7 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 @pytest.mark.proves("Components with services of one name in two namespaces stay separate")
-def test_one_service_name_in_two_namespaces(stack: Stack) -> None:
+def test_equal_service_names_in_two_namespaces(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     elsewhere = stack.cluster.new_namespace()
     spread: dict[str, Any] = {"multinode": {"nodeCount": 4, "launcher": "none"}}

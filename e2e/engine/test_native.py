@@ -44,7 +44,7 @@ def least(stack: Stack) -> int:
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 @pytest.mark.proves("A Native gang is created, updated, scaled, refreshed and deleted")
-def test_a_service_with_a_gang_of_kubernetes(stack: Stack, layout: str) -> None:
+def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(8)
     stack.deploy_services(pair(stack.namespace, layout=layout))
     assert (stack.ready(), least(stack)) == (
@@ -82,7 +82,7 @@ def test_a_service_with_a_gang_of_kubernetes(stack: Stack, layout: str) -> None:
 
 
 @pytest.mark.proves("Rolling replicas into a Native gang is rejected; Recreate works")
-def test_replicas_join_a_gang_of_kubernetes(stack: Stack) -> None:
+def test_rolling_into_native_gang_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy_services(pair(stack.namespace, **NO_GANG))
     before = stack.pods()
@@ -97,7 +97,7 @@ def test_replicas_join_a_gang_of_kubernetes(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A failed wait reports why a Native gang is unschedulable")
-def test_a_gang_without_room_fails_with_its_reason(stack: Stack) -> None:
+def test_unschedulable_gang_fails_with_its_reason(stack: Stack) -> None:
     stack.cluster.add_nodes(5)
     stack.write(pair(stack.namespace, wait={"level": "Scheduled", "timeout": "20s"}))
     result = stack.up().assert_failed()

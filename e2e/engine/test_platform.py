@@ -31,7 +31,7 @@ def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
 @pytest.mark.proves(
     "examples/platform-stack deploys, its policy fails a preview, another stack reads its endpoint"
 )
-def test_platform(project: Callable[..., Stack], tmp_path: Path) -> None:
+def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -> None:
     stack = project("platform", example=PLATFORM)
     stack.cluster.add_nodes(1)
     for each in (stack.folder / "catalogue").iterdir():

@@ -11,7 +11,7 @@ from e2e.engine.services import TWO_NODES, Stack, role, watched
 
 @pytest.mark.core
 @pytest.mark.proves("Creation waits for replicas; further runs of `up` do nothing")
-def test_create_and_nothing_twice(stack: Stack) -> None:
+def test_create_waits_and_repeated_up_does_nothing(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.write(stack.service(role(behaviour="slow")))
     assert stack.preview() == {"create": 6}
@@ -28,7 +28,7 @@ def test_create_and_nothing_twice(stack: Stack) -> None:
     [(3, False), pytest.param(3, True, marks=pytest.mark.core), (8, True)],
 )
 @pytest.mark.proves("An image change takes down at most maxUnavailable replicas")
-def test_an_image_change(stack: Stack, replicas: int, *, gang: bool) -> None:
+def test_image_change_respects_max_unavailable(stack: Stack, replicas: int, *, gang: bool) -> None:
     stack.cluster.add_nodes(6)
     more = TWO_NODES if gang else {}
     stack.deploy(role(replicas=replicas, **more))
@@ -42,7 +42,7 @@ def test_an_image_change(stack: Stack, replicas: int, *, gang: bool) -> None:
 
 
 @pytest.mark.proves("An image change uses maxUnavailable of two")
-def test_two_at_a_time(stack: Stack) -> None:
+def test_max_unavailable_of_two(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     pace = {"maxUnavailable": "40%", "timeout": "150s"}
     stack.deploy(role(replicas=6), rollout=pace)
@@ -55,7 +55,7 @@ def test_two_at_a_time(stack: Stack) -> None:
 @pytest.mark.proves(
     "Roles update in parallel, or in order with Sequential, each with its own maxUnavailable"
 )
-def test_the_order_of_roles(stack: Stack, order: str) -> None:
+def test_roles_update_in_configured_order(stack: Stack, order: str) -> None:
     stack.cluster.add_nodes(2)
     pace = {"timeout": "150s", "roleOrder": order}
 
@@ -80,7 +80,7 @@ def test_the_order_of_roles(stack: Stack, order: str) -> None:
 
 
 @pytest.mark.proves("A gang of 40 replicas is created with default parallelism")
-def test_a_gang_of_forty(stack: Stack) -> None:
+def test_gang_of_forty_replicas_is_created(stack: Stack) -> None:
     stack.cluster.add_nodes(10)
     stack.deploy(role(replicas=40, gpus=1, **TWO_NODES))
     assert stack.ready() == {"serve": 40}
@@ -143,17 +143,20 @@ def test_scale(stack: Stack) -> None:
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
     before = stack.pods()
     stack.deploy(role(replicas=3, gpus=1, **TWO_NODES))
-    assert stack.changes() == {"create": 1, "update": 1}  # set; PodGroup
+    assert stack.changes() == {
+        "create": 1,
+        "update": 2,
+    }  # LeaderWorkerSet; PodGroup and the component
     after = stack.pods()
     assert {name: uid for name, uid in after.items() if name in before} == before
     assert len(after) == len(before) + 2
     stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
-    assert stack.changes() == {"delete": 1, "update": 1}
+    assert stack.changes() == {"delete": 1, "update": 2}
     stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
 
 
 @pytest.mark.proves("Removing a role leaves nothing; changing metadata restarts nothing")
-def test_role_removed_and_metadata(stack: Stack) -> None:
+def test_removed_role_leaves_nothing(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2), role("extra", replicas=2))
     before = stack.pods()

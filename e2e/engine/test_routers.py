@@ -14,7 +14,7 @@ from e2e.engine.services import QUICK, Stack, noted, rendered, role, router
 @pytest.mark.proves(
     "Removing a router restores the Service without restarts; destroy leaves nothing"
 )
-def test_removed(stack: Stack) -> None:
+def test_removed_router_restores_service(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     spread = role(replicas=2, gpus=1, multinode={"nodeCount": 2, "launcher": "none"})
     routed, alone = stack.service(router(), spread), stack.service(spread)
@@ -40,7 +40,7 @@ def test_removed(stack: Stack) -> None:
 @pytest.mark.proves(
     "Removing the router of prefill and decode removes sidecars one replica at a time"
 )
-def test_removed_from_prefill_and_decode(stack: Stack) -> None:
+def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     paired = disaggregated(stack.namespace)
     paired["spec"] |= {"rollout": QUICK, "wait": QUICK}
@@ -59,7 +59,7 @@ def test_removed_from_prefill_and_decode(stack: Stack) -> None:
 @pytest.mark.proves(
     "A failing endpoint picker fails the update at wait.timeout while replicas serve"
 )
-def test_a_picker_that_fails(stack: Stack) -> None:
+def test_failing_picker_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     bad = router(behaviour="unpullable")
     stack.write(stack.service(bad, role(replicas=2), wait={"timeout": "15s"}))

@@ -34,7 +34,7 @@ STAND_IN = "stand-in controller"
 @pytest.mark.proves(
     f"wait.level Serving waits for Gateway, pool, route and /v1/models ({STAND_IN})"
 )
-def test_router_is_waited_for(stack: Stack) -> None:
+def test_serving_waits_for_router(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     with EndpointStandIn(unready=4) as endpoint:
         stack.write(routed(stack.namespace, port=endpoint.port))
@@ -63,7 +63,7 @@ def test_router_is_waited_for(stack: Stack) -> None:
 
 
 @pytest.mark.proves(f"A changed route is awaited again ({STAND_IN})")
-def test_a_changed_route(stack: Stack) -> None:
+def test_changed_route_is_awaited(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     with (
         GatewayStandIn(stack.cluster, stack.namespace, delay=0.5) as gateway,
@@ -80,7 +80,7 @@ def test_a_changed_route(stack: Stack) -> None:
 
 
 @pytest.mark.proves(f"A route that its Gateway rejects fails the update ({STAND_IN})")
-def test_a_refused_route(stack: Stack) -> None:
+def test_rejected_route_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     short = {"level": "Serving", "timeout": "12s"}
     with GatewayStandIn(stack.cluster, stack.namespace) as gateway, EndpointStandIn() as endpoint:
@@ -104,7 +104,7 @@ def test_a_refused_route(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A reachable endpoint that does not serve fails the update with its answer")
-def test_an_endpoint_that_does_not_serve(stack: Stack) -> None:
+def test_endpoint_that_does_not_serve_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     short = {"level": "Serving", "timeout": "12s"}
     with GatewayStandIn(stack.cluster, stack.namespace), EndpointStandIn(unready=600) as endpoint:
@@ -120,7 +120,7 @@ def test_an_endpoint_that_does_not_serve(stack: Stack) -> None:
 @pytest.mark.proves(
     "wait.level Serving without a router reports that cluster-internal names cannot be probed"
 )
-def test_without_a_router(stack: Stack) -> None:
+def test_serving_without_router_is_not_probed(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     stack.write(stack.service(role(replicas=1), wait={"level": "Serving", "timeout": "15s"}))
     result = stack.up().assert_succeeded()

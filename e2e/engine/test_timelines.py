@@ -125,7 +125,7 @@ SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
 
 @pytest.mark.proves("Updates of ten shapes follow the timeline of `plan --update`")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_update_is_as_its_timeline(stack: Stack, shape: str) -> None:
+def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
     stack.cluster.add_nodes(4)
     old, new = SHAPES[shape](stack.namespace)
     timeline, plan = played(old, new), inputs.plan_of(new)

@@ -118,7 +118,7 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 @pytest.mark.proves(
     "Every tutorial command prints what the page shows, on the `make cluster` cluster"
 )
-def test_the_tutorial(terminals: Terminals) -> None:
+def test_tutorial_prints_what_it_shows(terminals: Terminals) -> None:
     for block in blocks(PAGE):
         if block.language == "bash":
             terminals.prepare(block)

@@ -46,7 +46,7 @@ def _llm_d_kind(running: Serving) -> Iterator[None]:
 
 @pytest.mark.proves("A LoRA adapter's share goes from 0 to 100 % and back without failed requests")
 @pytest.mark.usefixtures("_llm_d_kind")
-def test_an_adapter_goes_up_and_back(running: Serving) -> None:
+def test_adapter_share_goes_up_and_back(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     objects = canary(namespace, 0)
     running.apply(objects)

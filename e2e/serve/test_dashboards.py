@@ -248,7 +248,7 @@ class Engine(HttpStandIn):
 @pytest.mark.proves(
     "The gateway dashboard's queries return data from Envoy Gateway (stand-in engines)"
 )
-def test_the_panels_of_the_gateway_have_data(tmp_path: Path) -> None:
+def test_gateway_panels_have_data(tmp_path: Path) -> None:
     if (reason := prometheus.absent()) is not None:
         pytest.skip(reason)
     if not tool("envoy-gateway").is_built:

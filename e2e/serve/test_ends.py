@@ -76,7 +76,7 @@ def starting(running: Serving) -> Iterator[Starting]:
 @pytest.mark.proves(
     "An engine loading for 45 s survives default probes and a longer `startup.timeout`"
 )
-def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
+def test_slow_engine_survives_its_probes(starting: Starting) -> None:
     cluster = starting.running.cluster
     cluster.wait(lambda: starting.restarts("hasty") > 0, START_SECONDS)
     cluster.delete("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "svc-hasty-0", starting.namespace)
@@ -89,7 +89,7 @@ def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
 
 
 @pytest.mark.proves("A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests")
-def test_requests_of_a_pod_that_ends(starting: Starting) -> None:
+def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     with ThreadPoolExecutor(2) as pool:
         plain, patient = pool.map(lambda name: _end(starting, name), ("plain", "patient"))
     assert any(answer.started + answer.seconds < PAUSE for answer in plain)

@@ -104,7 +104,7 @@ def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
 
 
 @pytest.mark.proves("A new endpoint picker configuration loses no request")
-def test_a_picker_is_replaced(stack: Stack) -> None:
+def test_new_picker_configuration_loses_no_request(stack: Stack) -> None:
     old = stack.picker()["metadata"]["uid"]
     loads = {"closed": stack.load(stack.closed), "open": stack.load(stack.opened),
              "long": stack.load(stack.closed, LONG_TOKENS, clients=1)}  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_picker_is_replaced(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A killed endpoint picker is back within 20 s")
-def test_a_picker_is_killed(stack: Stack) -> None:
+def test_killed_picker_returns(stack: Stack) -> None:
     loads = {"closed": stack.load(stack.closed), "open": stack.load(stack.opened)}
     with loads["closed"] as closed, loads["open"]:
         closed.wait(20)
@@ -143,7 +143,7 @@ def test_a_picker_is_killed(stack: Stack) -> None:
 
 
 @pytest.mark.proves("A frozen engine becomes unready within 45 s and gets no further requests")
-def test_a_pod_stands_still(stack: Stack) -> None:
+def test_frozen_engine_gets_no_requests(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
     processes = stack.running.processes(victim)
@@ -164,7 +164,7 @@ def test_a_pod_stands_still(stack: Stack) -> None:
 
 
 @pytest.mark.proves("An engine with a frozen core stays ready: vLLM's /health does not ask it")
-def test_an_engine_core_stands_still(stack: Stack) -> None:
+def test_frozen_engine_core_stays_ready(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
     processes = stack.running.processes(victim)

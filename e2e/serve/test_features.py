@@ -172,7 +172,7 @@ def outside(name: str, url: str) -> list[Object]:
 @pytest.mark.proves(
     "HTTPS: Envoy serves the certificate from a Secret of the service's own Gateway"
 )
-def test_clients_see_the_certificate(featured: Featured) -> None:
+def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing
     assert plan is not None
@@ -188,7 +188,7 @@ def test_clients_see_the_certificate(featured: Featured) -> None:
 @pytest.mark.proves(
     "The warm-up Job fills the cache once; engines mount it read-only (stand-in hub)"
 )
-def test_the_job_fills_the_cache(featured: Featured) -> None:
+def test_warm_up_job_fills_cache(featured: Featured) -> None:
     (job,) = featured.running.cluster.list("batch/v1/Job", featured.namespace)
     assert job["status"]["succeeded"] == 1
     wanted = {file.name for file in Models().model.iterdir()}
@@ -200,7 +200,7 @@ def test_the_job_fills_the_cache(featured: Featured) -> None:
 
 
 @pytest.mark.proves("KV events reach a subscriber under the topic that pickers expect")
-def test_a_subscriber_sees_blocks(featured: Featured) -> None:
+def test_kv_events_reach_subscriber(featured: Featured) -> None:
     address = featured.pod["status"]["podIP"]
     command = [str(vllm().python), str(WATCHER), f"tcp://{address}:5557"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:

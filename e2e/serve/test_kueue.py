@@ -64,7 +64,7 @@ def local_queue(namespace: str, gpus: int) -> list[Object]:
 
 
 @pytest.mark.proves("With Kueue, the engine starts once there is quota, and serves")
-def test_a_service_in_a_queue_serves(queues: Serving) -> None:
+def test_queued_service_serves(queues: Serving) -> None:
     cluster = queues.cluster
     namespace = cluster.new_namespace()
     strategy = {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}

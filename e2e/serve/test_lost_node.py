@@ -22,7 +22,7 @@ PATIENCE = 10.0
 
 
 @pytest.mark.proves("Pods on a lost node get no requests after 65 s")
-def test_a_node_is_lost(running: Serving) -> None:
+def test_lost_node_gets_no_requests(running: Serving) -> None:
     running.have_nodes(2)
     first, second = running.nodes
     namespace = running.cluster.new_namespace()

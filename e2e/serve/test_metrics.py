@@ -53,7 +53,7 @@ def picker_metrics(release: str) -> set[str]:
 
 
 @pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
-def test_endpoint_pickers_read_these(tool: str) -> None:
+def test_pickers_read_metrics_of_engines(tool: str) -> None:
     binary = program(tool, "epp").read_bytes()
     missing = {name for name in OF_PICKERS if name.encode() not in binary}
     assert missing == ({"vllm:kv_cache_usage_perc"} if tool == "epp-1.2" else set())
@@ -68,9 +68,7 @@ def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
 
 
 @pytest.mark.proves("vLLM 0.11.0 and 0.32.0 register the metrics that the endpoint picker reads")
-def test_the_engine_has_what_its_endpoint_picker_reads(
-    registered: tuple[str, set[str]],
-) -> None:
+def test_engine_has_metrics_of_its_picker(registered: tuple[str, set[str]]) -> None:
     release, metrics = registered
     rendered = picker_metrics(release)
     assert len(rendered) == 1
@@ -79,7 +77,7 @@ def test_the_engine_has_what_its_endpoint_picker_reads(
 
 
 @pytest.mark.proves("vLLM 0.32.0 registers every vLLM metric named in code, examples and pages")
-def test_every_metric_that_is_named_exists(registered: tuple[str, set[str]]) -> None:
+def test_named_metrics_exist(registered: tuple[str, set[str]]) -> None:
     release, metrics = registered
     if release != VLLM:
         pytest.skip("pages are about the newest release")

@@ -131,7 +131,9 @@ SHUT_OUT = [
 @pytest.mark.proves(
     "Enforced NetworkPolicies admit only gateway, picker, replica, KV cache peers and kubelet"
 )
-def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_network_policies_block_strangers(
+    running: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     cluster = running.cluster
     namespace, elsewhere = cluster.new_namespace(), cluster.new_namespace()
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GATEWAYS}})

@@ -59,13 +59,13 @@ def asked(request: pytest.FixtureRequest) -> Asked:
 
 
 @pytest.mark.proves("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
-def test_accepted_command_lines_are_taken(asked: Asked) -> None:
+def test_engine_accepts_checked_command_lines(asked: Asked) -> None:
     assert len(asked.accepted) > 40
     assert asked.answers.refused(asked.accepted) == []
 
 
 @pytest.mark.proves("vLLM 0.32.0 accepts the arguments of every catalogue model")
-def test_the_arguments_of_the_catalogue_are_taken(asked: Asked) -> None:
+def test_engine_accepts_arguments_of_catalogue(asked: Asked) -> None:
     if asked.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
     assert len(asked.catalogue) > len(catalogue())
@@ -73,7 +73,7 @@ def test_the_arguments_of_the_catalogue_are_taken(asked: Asked) -> None:
 
 
 @pytest.mark.proves("vLLM rejects the arguments and combinations that the rules reject")
-def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
+def test_engine_rejects_what_rules_reject(asked: Asked) -> None:
     assert len(asked.refused) > 500
     taken = [line for line in asked.refused if not asked.answers.errors[line]]
     held = (*ELSEWHERE, *(() if asked.release == VLLM else COUNTS))
@@ -81,7 +81,7 @@ def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
 
 
 @pytest.mark.proves("The generated argument tables match vLLM's own parsers")
-def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
+def test_argument_tables_match_parsers(asked: Asked) -> None:
     table = load_argument_table("vllm").options(asked.release)
     assert described(table) == parsed(asked.answers, table)
 

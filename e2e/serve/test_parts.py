@@ -45,7 +45,7 @@ def manager(settings: Any) -> Any:
     return listener["filter_chains"][0]["filters"][0]["typed_config"]
 
 
-def test_envoy_asks_the_picker_and_obeys() -> None:
+def test_envoy_follows_picker() -> None:
     settings = envoy()
     picked, picker = settings["clusters"]
     assert picked["original_dst_lb_config"]["http_header_name"] == DESTINATION
@@ -69,7 +69,7 @@ def test_envoy_follows_the_route() -> None:
         envoy(matches=[{"headers": [{"name": "a", "value": "b"}]}])
 
 
-def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
+def test_envoy_has_pods_if_it_may_choose() -> None:
     objects = objects_of(service("ns", router(), role()))
     (route,) = (manifest for manifest in objects if manifest["kind"] == "HTTPRoute")
     (pool,) = (manifest for manifest in objects if manifest["kind"] == "InferencePool")
@@ -83,7 +83,7 @@ def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
     assert endpoint["endpoint"]["address"]["socket_address"]["address"] == "10.244.0.7"
 
 
-def test_tls_to_the_picker_only_where_it_speaks_it() -> None:
+def test_envoy_uses_tls_if_picker_does() -> None:
     assert "transport_socket" in envoy(secure=True)["clusters"][1]
     assert "transport_socket" not in envoy(secure=False)["clusters"][1]
 
@@ -97,7 +97,7 @@ def test_envoy_shows_the_certificate_of_the_listener() -> None:
     ]
 
 
-def test_wheels_need_the_ordinary_torch() -> None:
+def test_wheels_need_standard_torch() -> None:
     metadata = (
         "Requires-Dist: torch==2.13.0+cpu; platform_machine == 'x86_64'\n"
         "Requires-Dist: numpy\nRequires-Dist: pandas; extra == 'bench'\n"
@@ -105,7 +105,7 @@ def test_wheels_need_the_ordinary_torch() -> None:
     assert requirements(metadata) == ["torch==2.13.0; platform_machine == 'x86_64'", "numpy"]
 
 
-def test_an_archive_holds_its_images(tmp_path: Path) -> None:
+def test_archive_has_its_images(tmp_path: Path) -> None:
     images = {"a/b:1": Image(["run"], {"KEY": "value"}, scripts={"opt/run": "#!/bin/sh\n"})}
     with tarfile.open(write_archive(tmp_path / "images.tar", images)) as archive:
 
@@ -138,7 +138,7 @@ def test_images_have_a_registry(name: str, full: str) -> None:
     assert full_name(name) == full
 
 
-def test_the_images_of_all_pods_are_found() -> None:
+def test_images_of_pods_are_found() -> None:
     objects = objects_of(service("ns", router(), role()))
     assert names(objects) == {
         "vllm/vllm-openai:v0.32.0",
@@ -146,7 +146,7 @@ def test_the_images_of_all_pods_are_found() -> None:
     }
 
 
-def test_a_container_that_will_not_start_is_told() -> None:
+def test_container_that_does_not_start_is_reported() -> None:
     def pod(reason: str) -> Any:
         state = {"waiting": {"reason": reason}}
         return {
@@ -165,14 +165,14 @@ def test_counters_are_sums_over_labels() -> None:
     assert counter(text, "absent") == 0
 
 
-def test_an_outage_is_told_by_its_reasons_and_length() -> None:
+def test_outage_has_reasons_and_length() -> None:
     answers = [Answer(10, 0.1, seconds=0.2), Answer(11, 1.0, "503: no", seconds=1.0),
                Answer(14, 2.5, "503: no", seconds=2.5)]  # fmt: skip
     assert outage(answers) == "2 of 3 failed within 5.5 s: 2 x 503: no"
     assert outage(answers[:1]) == "no request failed"
 
 
-def test_figures_tell_failures() -> None:
+def test_figures_count_failures() -> None:
     answers = [Answer(0, 0.1), Answer(0, 0.3), Answer(0, 9.0, "503: no")]
     assert figures(answers).startswith("3 requests, 1 failed; time to the first token: median 0.20")
 

@@ -31,7 +31,7 @@ ENGINE_PORT = 8001
 @pytest.mark.proves(
     "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all"
 )
-def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
+def test_decode_gets_cache_from_prefill(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     roles = [
         router("pd-disaggregation"),
@@ -61,7 +61,7 @@ def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(absent(PREVIOUS) is not None, reason=absent(PREVIOUS) or "")
 @pytest.mark.proves(f"Requests succeed while prefill runs vLLM {PREVIOUS} and decode {VLLM}")
-def test_pair_of_two_releases_answers_every_request(running: Serving) -> None:
+def test_prefill_and_decode_of_two_releases_serve(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     objects = _between_releases(namespace)
     running.apply(objects)

@@ -20,7 +20,7 @@ SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"
 
 
 @pytest.mark.proves("A role with only a model name and `accelerator: cpu` serves through Envoy")
-def test_a_models_name_is_enough(running: Serving) -> None:
+def test_model_name_is_enough(running: Serving) -> None:
     namespace = running.cluster.new_namespace()
     role = {"name": "serve", "componentType": "worker", "accelerator": "cpu",
             "template": {"spec": {"containers": [SMALL]}}}  # fmt: skip

@@ -78,7 +78,7 @@ def test_served_names_and_adapters(routed: Routed) -> None:
 
 
 @pytest.mark.proves("Requests with a common prefix reach the pod that caches it")
-def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
+def test_common_prefix_reaches_caching_pod(routed: Routed) -> None:
     shared = f"{PROMPT} said the user"
     routed.ask(shared)
     before = by_pod(routed.pods(), REQUESTS)
@@ -111,7 +111,7 @@ def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
 @pytest.mark.proves(
     "`endpointPicker.enabled: false` moves the route to the Service without restarts"
 )
-def test_without_a_picker_requests_spread_over_a_service(routed: Routed) -> None:
+def test_disabled_picker_spreads_over_service(routed: Routed) -> None:
     def identities() -> set[str]:
         return {pod["metadata"]["uid"] for pod in routed.pods()}
 
@@ -134,7 +134,7 @@ def test_without_a_picker_requests_spread_over_a_service(routed: Routed) -> None
     assert identities() == before
 
 
-def test_the_gateway_says_what_the_picker_refuses(routed: Routed) -> None:
+def test_gateway_passes_on_picker_errors(routed: Routed) -> None:
     answer = urllib3.request(
         "POST", f"{routed.gateway.url}/v1/completions", json={"model": "absent", "prompt": "x"},
         headers={"Host": routed.gateway.host}, retries=False, timeout=60,

@@ -38,13 +38,13 @@ RUNS = {name: shown for name, shown in SHOWN.items() if isinstance(shown, Run)}
 ALIKE = {name: shown.other for name, shown in SHOWN.items() if isinstance(shown, Same)}
 
 
-def test_all_that_is_shown_is_listed() -> None:
+def test_shown_services_are_listed() -> None:
     assert sorted(SHOWN) == sorted([*shown_blocks(), *folders()])
     assert all(shown.reason for shown in SHOWN.values() if isinstance(shown, Not))
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
+def test_scraped_pods_belong_to_running_service(name: str) -> None:
     assert ALIKE[name] in RUNS
     assert engine_pods(objects_of(name)) == engine_pods(objects_of(ALIKE[name]))
 

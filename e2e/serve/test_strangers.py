@@ -209,7 +209,7 @@ def _verify(name: str, authority: str) -> Iterator[Object]:
 
 
 @pytest.mark.proves("Envoy Gateway enforces API keys, rate limits and body size as documented")
-def test_who_has_no_key_or_asks_too_much_is_not_answered(
+def test_keys_rate_limits_and_sizes_are_enforced(
     running: Serving, tmp_path: Path, engine: Engine
 ) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
@@ -234,7 +234,7 @@ def test_who_has_no_key_or_asks_too_much_is_not_answered(
     [(NAME, 0, 200), (NAME, 1, 503), ("other.models.svc", 0, 503)],
     ids=["right", "authority", "name"],
 )
-def test_an_engine_with_another_certificate_gets_no_requests(
+def test_engine_with_other_certificate_gets_no_requests(
     running: Serving, tmp_path: Path, engine: Engine, name: str, authority: int, status: int
 ) -> None:
     (clients,) = security_objects("clients.yaml")
@@ -245,7 +245,7 @@ def test_an_engine_with_another_certificate_gets_no_requests(
 
 
 @pytest.mark.proves("Envoy Gateway accepts tokens of the identity provider only")
-def test_who_shows_a_token_is_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
+def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (policy,) = copy.deepcopy(security_objects("tokens.yaml"))

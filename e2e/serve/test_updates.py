@@ -104,7 +104,7 @@ def stack(running: Serving) -> Iterator[Stack]:
 
 
 @pytest.mark.proves("An image change under load fails no request")
-def test_an_image_change_loses_no_request(stack: Stack) -> None:
+def test_image_change_loses_no_request(stack: Stack) -> None:
     assert stack.images() == {IMAGE}
     with stack.load() as load:
         load.wait(40)
@@ -139,7 +139,7 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves("A failing image and its repair fail no request")
-def test_a_rollback_loses_no_request(stack: Stack) -> None:
+def test_rollback_loses_no_request(stack: Stack) -> None:
     kept = {pod["metadata"]["uid"] for pod in stack.pods()}
     with stack.load() as load:
         load.wait(40)

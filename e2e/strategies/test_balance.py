@@ -273,7 +273,7 @@ def _cell(spread_: Spread) -> str:
 
 
 @picker_versions(CLAIM)
-def test_defaults_spread_and_still_meet_prefixes(
+def test_default_strategies_spread_and_keep_prefix_hits(
     fleet: Fleet, version: str, request: pytest.FixtureRequest
 ) -> None:
     found = _measured(fleet, version, request, paired=False)

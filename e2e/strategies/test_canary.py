@@ -49,7 +49,7 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
     "A canary gets 5, 50, 100 and 0 % of requests without failures (llm-d's picker)",
     needs="llm-d-epp is on PATH and Envoy is installed by `make serve-tools`",
 )
-def test_a_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) -> None:
+def test_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) -> None:
     objects = _changed(fleet, 5)
     with fleet.run("llm-d", objects) as picker:
         fleet.wait_scraped()

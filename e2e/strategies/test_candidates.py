@@ -56,7 +56,7 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
 
 @pytest.mark.proves("Pickers answer 400 to requests that are not inference requests")
 @VERSIONS
-def test_senseless_requests_are_answered_by_the_picker(fleet: Fleet, version: str) -> None:
+def test_picker_answers_400_to_invalid_requests(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
         fleet.wait_scraped()
         for body in (b"not JSON", b'{"prompt": "no model"}', b'{"model": "no prompt"}'):

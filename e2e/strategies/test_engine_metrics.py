@@ -54,7 +54,7 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
 
 @picker_versions("With flow control, a picker answers while one of several pods is busy", *HOLDING)
 @ENGINES
-def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: str) -> None:
+def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: str) -> None:
     play(mixed, engine)
     (pod, *_) = sorted(mixed.engines)
     change = sglang if engine == "sglang" else same

@@ -54,7 +54,7 @@ def test_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) ->
 @pytest.mark.parametrize(
     ("version", "gate"), [("1.2", "plain"), ("1.2", "gated"), ("1.5", "plain")]
 )
-def test_a_picker_without_flow_control_refuses(empty: Fleet, version: str, gate: str) -> None:
+def test_picker_without_flow_control_answers_503(empty: Fleet, version: str, gate: str) -> None:
     objects = empty.routing(version)
     if gate == "gated":
         data = only(objects, "ConfigMap")["data"]

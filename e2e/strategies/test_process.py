@@ -19,7 +19,7 @@ VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 
 @pytest.mark.proves("Pickers speak TLS with HTTP/2 to the gateway unless disabled")
 @VERSIONS
-def test_pickers_speak_tls_unless_told_otherwise(fleet: Fleet, version: str) -> None:
+def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={})
     unseen = ssl.create_default_context()
     unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # as gateways do
@@ -50,7 +50,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
 
 @pytest.mark.proves("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
-def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
+def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")
     data = only(objects, "ConfigMap")["data"]
     (key,) = data
@@ -70,7 +70,7 @@ def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
 
 @pytest.mark.proves("Without the generated Role a picker never becomes ready")
 @VERSIONS
-def test_without_its_rights_a_picker_never_serves(fleet: Fleet, version: str) -> None:
+def test_picker_without_role_never_serves(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")
     name = only(objects, "RoleBinding")["metadata"]["name"]
     fleet.cluster.delete("rbac.authorization.k8s.io/v1/RoleBinding", name, fleet.namespace)

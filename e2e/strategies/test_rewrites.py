@@ -38,7 +38,7 @@ def canary(share: int) -> list[dict[str, Any]]:
 @picker_versions(
     "Pickers rewrite model names by weight, from 5 % to 100 % and back", "1.5", "llm-d"
 )
-def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
+def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
@@ -57,7 +57,7 @@ def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
     "Clients see the model name they requested; other names are kept",
     needs="llm-d-epp is on PATH",
 )
-def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
+def test_clients_see_requested_model_name(fleet: Fleet) -> None:
     with fleet.picker("llm-d", strategy="queue-size", modelRewrites=canary(100)) as picker:
         fleet.wait_scraped()
         fleet.cluster.wait(lambda: set(models(picker, 5)) == {"tuned"})
@@ -73,7 +73,7 @@ def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
 @pytest.mark.proves(
     "A rewritten request goes to a pod with the adapter", needs="llm-d-epp is on PATH"
 )
-def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
+def test_rewritten_request_goes_to_pod_with_adapter(fleet: Fleet) -> None:
     rewrites = [{"models": ["chat"], "targets": [{"model": "sql"}]}]
     with fleet.picker(
         "llm-d", strategy="lora-affinity", scorers={"lora": 100}, modelRewrites=rewrites
@@ -87,7 +87,7 @@ def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
 
 
 @pytest.mark.proves("The API server rejects weight 0 in an InferenceModelRewrite")
-def test_a_weight_of_zero_is_left_out(fleet: Fleet) -> None:
+def test_weight_zero_is_rejected_by_server(fleet: Fleet) -> None:
     written = only(fleet.routing("1.5", modelRewrites=canary(0)), KIND)
     (target,) = written["spec"]["rules"][0]["targets"]
     assert target["modelRewrite"] == "base"

@@ -19,7 +19,7 @@ ADVANCED = "router-example-2-custom-epp-config"
 
 @pytest.mark.proves("scorers: a higher prefix-cache weight keeps a hot prefix despite a queue")
 @VERSIONS
-def test_a_heavy_prefix_stays_on_its_pod(fleet: Fleet, version: str) -> None:
+def test_heavy_prefix_weight_keeps_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(
         version, strategy="prefix-cache", scorers={"prefix-cache": 3, "queue": 2}
     ) as (picker):
@@ -32,7 +32,7 @@ def test_a_heavy_prefix_stays_on_its_pod(fleet: Fleet, version: str) -> None:
 
 @pytest.mark.proves("scorers: a higher queue weight moves a hot prefix off a busy pod")
 @VERSIONS
-def test_a_heavy_queue_moves_a_prefix(fleet: Fleet, version: str) -> None:
+def test_heavy_queue_weight_moves_prefix(fleet: Fleet, version: str) -> None:
     with fleet.picker(
         version, strategy="prefix-cache", scorers={"prefix-cache": 2, "queue": 3}
     ) as (picker):
@@ -62,7 +62,7 @@ def test_fractional_weights_count(fleet: Fleet) -> None:
 
 @pytest.mark.proves("The router document's endpointPickerConfig (example 2) scores as described")
 @VERSIONS
-def test_the_documents_own_configuration_is_taken_verbatim(fleet: Fleet, version: str) -> None:
+def test_configuration_of_document_is_used_verbatim(fleet: Fleet, version: str) -> None:
     text = _documents_configuration()
     objects = fleet.routing(version, endpointPickerConfig=text)
     assert list(only(objects, "ConfigMap")["data"].values()) == [text]

@@ -76,7 +76,7 @@ def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
 
 
 @pytest.mark.proves("Picker v1.2.1 needs the metric flag to read vLLM's KV cache usage")
-def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
+def test_picker_needs_metric_flag_for_kv_cache(fleet: Fleet) -> None:
     objects = fleet.routing("1.2", strategy="kv-cache-utilization")
     args = _arguments(objects)
     (flag,) = [argument for argument in args if argument.startswith(KV_FLAG)]
@@ -107,7 +107,7 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
 
 
 @pytest.mark.proves("The document's block of 5 characters applies until vLLM reports its own")
-def test_the_documents_block_size_counts_until_the_engine_tells_its_own(fleet: Fleet) -> None:
+def test_configured_block_size_applies_until_engine_reports(fleet: Fleet) -> None:
     fleet.load(default=Load(block_size=None))
     with fleet.picker("1.2") as picker:  # the default strategy
         fleet.wait_scraped()
@@ -120,7 +120,7 @@ def test_the_documents_block_size_counts_until_the_engine_tells_its_own(fleet: F
 
 @pytest.mark.proves("Prefix blocks follow the engine's --block-size")
 @VERSIONS
-def test_blocks_are_as_long_as_the_engines(fleet: Fleet, version: str) -> None:
+def test_prefix_blocks_follow_engine_block_size(fleet: Fleet, version: str) -> None:
     fleet.load(default=Load(block_size=None))
     with fleet.picker(version, _blocks_of_32, strategy="prefix-cache") as picker:
         fleet.wait_scraped()

@@ -103,6 +103,7 @@ ABSURD = {
 MEGABYTES = 300
 
 
+@pytest.mark.slow
 def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
     # In a process of its own: a text that is too deep ends the process that composes it.
     before = os.times()

@@ -57,6 +57,7 @@ def test_python_project_deploys_the_same(
 
 
 # That of a project with one role is the template's: tests/test_templates.py.
+@pytest.mark.slow
 def test_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
     project = made(tmp_path, "python", PAIR)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

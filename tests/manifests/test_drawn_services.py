@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from drawn_services import draw_service
 from drawn_services.coverage import schema_features, used_features
 from drawn_services.outcome import rendered
@@ -27,6 +28,9 @@ SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(
 
 #: Seeds that are always in the golden file, and those among which the other ones are found.
 FIRST, MOST = range(200), range(4000)
+
+#: Seeds that the fast tests compare.
+FEW = 60
 
 #: Nothing in them is the user's: kinds of gateways, whose definitions no pinned module has, and the
 #: gang of a newer Kubernetes than the one whose schemas there are.
@@ -89,12 +93,13 @@ def with_every_feature(seeds: set[int]) -> list[int]:
     return sorted(seeds)
 
 
-def test_drawn_services_become_their_golden_objects(regenerate: bool) -> None:
+@pytest.mark.parametrize("count", [FEW, pytest.param(MOST.stop, marks=pytest.mark.slow)])
+def test_drawn_services_become_their_golden_objects(regenerate: bool, count: int) -> None:
     if regenerate:
         seeds = with_every_feature({*FIRST, *golden()})
         rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
         GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
-    wanted = golden()
+    wanted = dict(list(golden().items())[:count])
     found = {seed: row(seed) for seed in wanted}
     others = [seed for seed in wanted if found[seed][0] != wanted[seed][0]]
     assert not others, "tests/drawn_services draws something else from these seeds"
@@ -102,12 +107,14 @@ def test_drawn_services_become_their_golden_objects(regenerate: bool) -> None:
     assert not changed, "see them: tools/compare_versions.py CHECKOUT --seed SEED --count 1"
 
 
+@pytest.mark.slow
 def test_every_kind_of_them_has_a_schema() -> None:
     kinds = {kind for seed in golden() for kind in drawn(seed)[1]}
     assert len(kinds) > 10
     assert {kind for kind in kinds if kind_schema(*kind) is None} <= WITHOUT
 
 
+@pytest.mark.slow
 def test_the_golden_services_use_every_feature_of_the_schema() -> None:
     used = {feature for seed in golden() for feature in features(seed)}
     assert schema_features(SCHEMA) - used == set()

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build_pods import PASSES, contexts
 from fusioninfer_pulumi.pods.pod import Context
 
-DRAWN = range(150)
+DRAWN = range(60)
 #: Lists of a pod's spec whose items have names.
 NAMED = ("containers", "initContainers", "volumes")
 

@@ -57,6 +57,7 @@ def test_a_model_is_served_on_each_of_its_gpus(name: str) -> None:
         assert render(plan)
 
 
+@pytest.mark.slow
 def test_the_sizes_are_those_of_the_capacity_package() -> None:
     # `make regenerate` works them out again.
     path = ROOT / "fusioninfer_pulumi" / "presets" / "models.json"

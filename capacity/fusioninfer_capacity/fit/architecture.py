@@ -318,8 +318,8 @@ def _vision(config: Config) -> int:
         return 0
 
     def size(*names: str) -> int:
-        stated = (vision.get(name) or vision.get(f"vt_{name}") for name in names)
-        return int(next(filter(None, stated), 0))
+        sizes = (vision.get(name) or vision.get(f"vt_{name}") for name in names)
+        return int(next(filter(None, sizes), 0))
 
     width = size("hidden_size")
     inner = size("intermediate_size") or 4 * width
@@ -329,8 +329,8 @@ def _vision(config: Config) -> int:
 def _encoder(config: Config) -> tuple[int, int]:
     """Return the encoder's layers and width as SGLang reads them."""
     vision = config.get("vision_config")
-    stated = vision if isinstance(vision, Mapping) else {}
-    return int(stated.get("num_hidden_layers") or 24), int(stated.get("hidden_size") or 1024)
+    settings = vision if isinstance(vision, Mapping) else {}
+    return int(settings.get("num_hidden_layers") or 24), int(settings.get("hidden_size") or 1024)
 
 
 def _image(config: Config) -> int:

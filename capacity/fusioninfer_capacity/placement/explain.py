@@ -270,28 +270,28 @@ def _rejection(
     others: Usage,
     pools: Pools,
 ) -> str:
-    """Return why another assignment than the chosen one was not taken."""
+    """Return why an assignment was not chosen."""
 
-    def beside(usage: Usage) -> Option | None:
+    def option(usage: Usage) -> Option | None:
         return option_at(service, assignment, usage, pools, minimum=chosen.minimum)
 
-    beside_all = beside(others)
-    if beside_all is None:
+    final_option = option(others)
+    if final_option is None:
         reason, usage = (
             ("too small", pools.unused)
-            if beside(pools.unused) is None
+            if option(pools.unused) is None
             else ("no capacity next to the others", others)
         )
         lacks = missing_text(_missing(service, assignment, usage, pools))
         return f"{reason}: {lacks or 'only the minimum fits'}"
     if chosen.terms is None:
         return "left out"
-    if beside_all.tiers > chosen.tiers:
+    if final_option.tiers > chosen.tiers:
         return "would move roles that run elsewhere"
-    at_its_turn = beside(before)
-    if at_its_turn is not None and at_its_turn.terms is not None:
-        worse = at_its_turn.terms > chosen.terms
-        pairs = zip(_terms(chosen.terms), _terms(at_its_turn.terms), strict=True)
+    previous_option = option(before)
+    if previous_option is not None and previous_option.terms is not None:
+        worse = previous_option.terms > chosen.terms
+        pairs = zip(_terms(chosen.terms), _terms(previous_option.terms), strict=True)
         mine, its = next(pair for pair in pairs if pair[0] != pair[1])
         if worse and mine.name == "order":
             return "as good, but later in the inventory"

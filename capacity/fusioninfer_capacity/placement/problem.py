@@ -172,7 +172,7 @@ def service_request(
 
 def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
     """Counts the devices of known DeviceClasses that each pod of a role claims."""
-    devices, classes, uncounted, selectors_given = 0, set(), [], False
+    devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
     for claim in claims:
         if not claim.made:
@@ -194,17 +194,19 @@ def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> Cla
             else:
                 devices += count
                 classes.add(str(name))
-                selectors_given = selectors_given or bool(exactly.get("selectors"))
-    written = {
+                has_selectors = has_selectors or bool(exactly.get("selectors"))
+    template_claims = {
         str(pod_claim.get("name")): None
         for template in _pod_templates(role)
         for pod_claim in (template.get("spec") or {}).get("resourceClaims") or ()
     }
     ours = {claim.name for claim in claims}
     uncounted += [
-        f"{name}: is a claim of the pod template's own" for name in written if name not in ours
+        f"{name}: is a claim in the user's pod template"
+        for name in template_claims
+        if name not in ours
     ]
-    return ClaimedDevices(devices, frozenset(classes), tuple(uncounted), selectors_given)
+    return ClaimedDevices(devices, frozenset(classes), tuple(uncounted), has_selectors)
 
 
 def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -283,7 +285,7 @@ def _device_reasons(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
     for name, values in wanted.device.attributes.items():
         has = attribute_of(pool, name)
         if has not in values:
-            yield f"{name} {has or 'is not stated'}, wanted {' or '.join(values)}"
+            yield f"{name} {has or 'is unknown'}, wanted {' or '.join(values)}"
     least, memory = wanted.device.min_memory, pool.device.memory
     if least is not None and (memory is None or quantity.parse(memory) < quantity.parse(least)):
-        yield f"memory {memory or 'is not stated'}, wanted at least {least}"
+        yield f"memory {memory or 'is unknown'}, wanted at least {least}"

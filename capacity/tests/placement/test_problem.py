@@ -126,12 +126,12 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
                      {"device": {"attributes": {"model": "L4"}}}, "model L4, wanted H100",
                      id="attribute"),
         pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}}, {},
-                     "model is not stated, wanted H100", id="no attribute"),
+                     "model is unknown, wanted H100", id="no attribute"),
         pytest.param({"placement": {"device": {"minMemory": "80Gi"}}},
                      {"device": {"memory": "40Gi"}}, "memory 40Gi, wanted at least 80Gi",
                      id="memory"),
         pytest.param({"placement": {"device": {"minMemory": "80Gi"}}}, {},
-                     "memory is not stated, wanted at least 80Gi", id="no memory"),
+                     "memory is unknown, wanted at least 80Gi", id="no memory"),
         pytest.param({}, {"resource": "amd.com/gpu"},
                      "offers amd.com/gpu, pods ask for nvidia.com/gpu", id="another accelerator"),
         pytest.param({}, {"accelerators": 4}, "nodes have 4 accelerators, a pod needs 8",
@@ -307,7 +307,7 @@ def test_uncounted_devices_are_reported(given: Any, counted: int, wanted: str | 
 def test_claims_of_a_template_are_reported() -> None:
     spec = {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]}
     told = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
-    assert [text for text in told if "own: is a claim of the pod template's own" in text]
+    assert [text for text in told if "own: is a claim in the user's pod template" in text]
     assert len(told) == 1
 
 
