@@ -113,7 +113,7 @@ def _pod_facts(
     plan: ServicePlan, namespace: str, role: RolePlan, planned: LwsPlan, group: int, worker: int
 ) -> Any:
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
-    written = planned_pod.written.get("metadata") or {}
+    written = planned_pod.user_template.get("metadata") or {}
     given = {each["name"]: each for each in planned_pod.spec["containers"]}
     gpus = role.worker_accelerators if worker else role.leader_accelerators
     leader = f"{planned.name}-{group}"
@@ -152,7 +152,7 @@ def _pod_facts(
             yield key, serving.get(key, []), list(given[role.pods.leader.name].get(key) or ())
         if worker:
             # The pause before the end is for every pod of a group: only a user's hook is not.
-            hooks = ("lifecycle",) if "lifecycle" in planned_pod.own else ()
+            hooks = ("lifecycle",) if "lifecycle" in planned_pod.user_container else ()
             kept = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
             yield "what only a leader has", kept, []
         yield "accelerators", _accelerators(spec), gpus

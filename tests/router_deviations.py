@@ -120,6 +120,10 @@ def strategies_score_load(document: Objects, ours: Objects) -> None:
         scorers = {"kv-cache-utilization-scorer": 2, "queue-scorer": 2}
         at = config["plugins"].index({"type": "max-score-picker"})
         config["plugins"][at:at] = [{"type": name} for name in scorers]
+        for plugin in config["plugins"]:
+            if plugin["type"] == "prefix-cache-scorer" and plugin.get("parameters"):
+                long = {"autoTune": False, "blockSize": 256, "maxPrefixBlocksToMatch": 2048}
+                plugin["parameters"] |= long
         for profile in config["schedulingProfiles"]:
             references = profile["plugins"]
             (prefix,) = [

@@ -253,7 +253,7 @@ def commands_page() -> str:
     uses = Counter(row for of_command in rows.values() for row in of_command)
     common = [row for row, count in uses.items() if count >= _COMMON]
     parts = [
-        "## Common arguments\n\nOf every command that reads services:\n",
+        "## Common arguments\n\nArguments of all commands that read services:\n",
         _arguments_table(common),
     ]
     for name, command in commands.choices.items():

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import IMAGES, only
+from e2e.routers import IMAGES, only, picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
 
@@ -109,7 +109,7 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
 @pytest.mark.proves("The document's block of 5 characters applies until vLLM reports its own")
 def test_configured_block_size_applies_until_engine_reports(fleet: Fleet) -> None:
     fleet.load(default=Load(block_size=None))
-    with fleet.picker("1.2") as picker:  # the default strategy
+    with fleet.picker("1.2", scorers={"prefix-cache": 100}) as picker:
         fleet.wait_scraped()
         assert sticks(picker, "Twenty characters...")
         fleet.load(default=Load(block_size=16))
@@ -118,26 +118,45 @@ def test_configured_block_size_applies_until_engine_reports(fleet: Fleet) -> Non
         assert sticks(picker, "x" * 64), "16 tokens of 4 characters"
 
 
-@pytest.mark.proves("Prefix blocks follow the engine's --block-size")
+@pytest.mark.proves("Prefix blocks have the engine's --block-size, and at least 64 tokens")
+@pytest.mark.parametrize(("arguments", "characters"), [([], 256), (["--block-size", "128"], 512)])
 @VERSIONS
-def test_prefix_blocks_follow_engine_block_size(fleet: Fleet, version: str) -> None:
-    fleet.load(default=Load(block_size=None))
-    with fleet.picker(version, _blocks_of_32, strategy="prefix-cache") as picker:
+def test_prefix_blocks_have_at_least_64_tokens(
+    fleet: Fleet, version: str, arguments: list[str], characters: int
+) -> None:
+    def with_arguments(manifest: Object) -> Object:
+        (container,) = manifest["spec"]["roles"][1]["template"]["spec"]["containers"]
+        container["args"] += arguments
+        return manifest
+
+    with fleet.picker(version, with_arguments, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
-        assert sticks(picker, "y" * 128), "32 tokens of 4 characters"
-        assert not sticks(picker, "z" * 127)
+        assert sticks(picker, "y" * characters)
+        assert not sticks(picker, "z" * (characters - 1))
+
+
+@picker_versions("Conversations behind a system prompt of 12,000 tokens keep their pods")
+def test_conversations_behind_a_long_system_prompt_keep_their_pods(
+    fleet: Fleet, version: str
+) -> None:
+    system = STORY * 600
+    with fleet.picker(version, strategy="prefix-cache") as picker:
+        pods = sorted(fleet.engines)
+        for idle in pods:
+            # The queue sends each conversation's first request to another pod.
+            fleet.load({idle: Load()}, default=Load(waiting=50, kv_cache=0.9))
+            fleet.wait_scraped()
+            assert picker.warm(f"{system}{idle * 100}") == idle
+        fleet.load()
+        fleet.wait_scraped()
+        for pod in pods:
+            assert picker.picks(5, f"{system}{pod * 100}. And then?") == {pod: 5}
 
 
 def sticks(picker: Chooser, prompt: str) -> bool:
     """Whether a prompt goes to one pod again and again."""
     home = picker.warm(prompt)
     return picker.picks(20, prompt) == {home: 20}
-
-
-def _blocks_of_32(manifest: Object) -> Object:
-    (container,) = manifest["spec"]["roles"][1]["template"]["spec"]["containers"]
-    container["args"] += ["--block-size", "32"]
-    return manifest
 
 
 def _arguments(objects: list[Object]) -> list[str]:

@@ -285,16 +285,18 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
 
 def _operations(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     monitoring = plan.operations.monitoring
-    objects = [
-        ("PodDisruptionBudget", budget.name, budget.role) for budget in plan.operations.budgets
+    named = [
+        ("PodDisruptionBudget", object_names.disruption_budget, budget.role)
+        for budget in plan.operations.budgets
     ]
     if monitoring is not None:
-        objects += [("PodMonitor", monitor.name, monitor.role) for monitor in monitoring.engines]
+        monitor = object_names.engine_monitor
+        named += [("PodMonitor", monitor, role) for role in monitoring.engines]
+    objects = [(kind, name(plan.service, role.name), role) for kind, name, role in named]
     objects += [(scaler.kind, scaler.name, scaler.role) for scaler in plan.operations.autoscalers]
-    positions = {role.name: role.position for role in plan.roles}
-    for kind, name, role in objects:
-        at = ("roles", positions[role], "name")
-        yield kind, name, at, f"role {role} of service {plan.service}"
+    for kind, text, role in objects:
+        at = ("roles", role.position, "name")
+        yield kind, text, at, f"role {role.name} of service {plan.service}"
 
 
 def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator[str]:

@@ -87,7 +87,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
     for role in built.plan.roles:
-        for pod in role.pods.written:
+        for pod in role.pods.user_pods:
             yield from _pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _gang_pod(role, pod, scheduling)
@@ -140,11 +140,11 @@ def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
 
 
 def _annotations(pod: Pod) -> Mapping[str, Any]:
-    return (pod.written.get("metadata") or {}).get("annotations") or {}
+    return (pod.user_template.get("metadata") or {}).get("annotations") or {}
 
 
 def _is_annotated(built: BuiltService, role: RolePlan, key: str) -> bool:
-    of_pods = any(key in _annotations(pod) for pod in role.pods.written)
+    of_pods = any(key in _annotations(pod) for pod in role.pods.user_pods)
     return of_pods or key in built.args.annotations
 
 
@@ -159,7 +159,7 @@ def _pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        user_value = pod.written["spec"].get(field)
+        user_value = pod.user_template["spec"].get(field)
         if wanted is not None and user_value not in (None, wanted):
             message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
@@ -177,7 +177,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
 
 def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Check a gang's pod for fields that the library sets, and for missing requests."""
-    spec, remove = pod.written["spec"], "is set by fusioninfer-pulumi; remove it"
+    spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
             yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), remove)
@@ -191,7 +191,7 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
         return
     for key in sorted(labels.GANG_ANNOTATIONS & set(_annotations(pod))):
         yield error(SET_BY_LIBRARY, _annotation(pod, key), remove)
-    pods = [built for built in role.pods.each if built.path == pod.path]
+    pods = [built for built in role.pods.all if built.path == pod.path]
     if not all(any(pod_requests(built.template).values()) for built in pods):
         yield warning(
             GANG_POD_WITHOUT_REQUESTS,
@@ -265,7 +265,7 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
                 f"leader is ready, {together}; use LeaderCreated",
             )
-        for pod in role.pods.written:
+        for pod in role.pods.user_pods:
             if key in _annotations(pod):
                 yield error(
                     GANG_DEADLOCK,
@@ -367,8 +367,8 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
     for role in built.plan.roles:
         places: list[Location] = [
             (*pod.path, "metadata", "labels", key)
-            for pod in role.pods.written
-            if key in ((pod.written.get("metadata") or {}).get("labels") or {})
+            for pod in role.pods.user_pods
+            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {})
         ]
         if key in built.args.pod_labels:
             places = [("podLabels", key)]

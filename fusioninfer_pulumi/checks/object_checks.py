@@ -91,8 +91,8 @@ def _find_origin(
 def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
     (role,) = (role for role in plan.roles if role.name == name)
     if at[:3] in (_LEADER, _WORKER):
-        pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
-        return pod.path, at[3:], pod.written
+        pod = role.pods.leader if at[:3] == _LEADER else role.pods.all[-1]
+        return pod.path, at[3:], pod.user_template
     return role.pods.leader.path[:2], at, None
 
 

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.operations.disruption_budgets import count_kept_replicas
-from fusioninfer_pulumi.operations.monitors import EngineMonitor, find_declared_port
+from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
@@ -29,11 +29,9 @@ DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
     """Check the budget of each role that has one."""
-    plan, spec = built.plan, built.args
-    roles = {role.name: role for role in plan.roles}
-    for budget in plan.operations.budgets:
-        role = roles[budget.role]
-        args = role.args.disruption_budget or spec.disruption_budget
+    for budget in built.plan.operations.budgets:
+        role = budget.role
+        args = role.args.disruption_budget or built.args.disruption_budget
         if args is None or budget.replicas:
             continue
         at = (
@@ -68,11 +66,11 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     monitoring = built.plan.operations.monitoring
     if monitoring is None:
         return
-    args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
+    args = monitoring.args
     target_findings = [*_readers(built, args), *_picker_monitor(args, built.plan.picker)]
     yield from target_findings
-    for monitor in monitoring.engines:
-        yield from _engine_monitor(monitor, roles[monitor.role])
+    for role in monitoring.engines:
+        yield from _engine_monitor(role)
     if not (args.engines or monitoring.picker or target_findings):
         message = "has no targets: neither engines nor an endpoint picker"
         yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
@@ -95,8 +93,8 @@ def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
         yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
 
 
-def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
-    at, port = ("roles", role.position), monitor.port
+def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
+    at, port = ("roles", role.position), role.pods.port
     engine = role.pods.command.engine
     reason = engine.metrics_off(role.pods.command) if engine is not None else None
     if reason is not None:
@@ -110,7 +108,7 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
             "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
-    undeclared = [str(rank) for rank in role.pods.ports[1:] if rank not in monitor.rank_ports]
+    undeclared = [str(rank) for rank in role.pods.ports[1:] if not find_declared_port(role, rank)]
     if undeclared:
         yield warning(
             MONITORED_TARGET_MISSING,

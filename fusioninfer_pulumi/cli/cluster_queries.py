@@ -19,12 +19,12 @@ from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED, NAMED_OBJECT_MI
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.source import Source
 
-#: How long all answers together may take.
+#: Timeout of all queries together.
 SECONDS = 60.0
 
 
 def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
-    """Adds to the sources what the cluster lacks: quota, gang backends, objects that services name.
+    """Adds findings about the cluster: quotas, gang backends, referenced objects.
 
     Sources with errors are left out, because their findings come first.
 
@@ -34,11 +34,11 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         dry_run: Whether to add what the API server rejects of the services' objects.
     """
     option = "--server" if dry_run else "--cluster"
-    asked = [source for source in sources if not source.has(Severity.ERROR)]
-    plans = [plan for source in asked for plan in source.plans]
+    valid = [source for source in sources if not source.has(Severity.ERROR)]
+    plans = [plan for source in valid for plan in source.plans]
     if not plans:
         return
-    registered = [item for source in asked for item in source.objects or ()]
+    registered = [item for source in valid for item in source.objects or ()]
     try:
         with working("asking the API server"):
             api = KubernetesApi(None, context)
@@ -50,7 +50,7 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
     findings = iter(map(_merge, answers, lacking))
-    for source in asked:
+    for source in valid:
         source.documents = [
             document if document.plan is None else document.noting(*next(findings))
             for document in source.documents

@@ -50,14 +50,14 @@ def plan(options: argparse.Namespace) -> int:
     )
 
     sources = read_sources(options.sources, options)
-    # An error of the placement alone still leaves plans to print, which explain it.
+    # Plans are printed even if the placement fails, because they explain why.
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
         from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=False)
-    # At a terminal the text below has the warnings already.
+    # At a terminal, the text below contains the warnings.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _report_findings(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
@@ -114,7 +114,7 @@ def _updates(
         sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
-    # Both sides of a comparison mark the secrets of a program in the same way.
+    # Both sides must mark the secrets of a program in the same way.
     new = [
         read_diff_side(source.name, options) if source.is_project else source for source in sources
     ]
@@ -133,7 +133,7 @@ def _updates(
 
 
 def dashboards(options: argparse.Namespace) -> int:
-    """Writes the dashboards of every service of the sources, and prints the names of the files."""
+    """Writes the dashboards of all services, and prints the file names."""
     from fusioninfer_pulumi.cli.plan_output import plain
     from fusioninfer_pulumi.operations.dashboards import render_dashboards
 
@@ -156,13 +156,13 @@ def dashboards(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Prints the services of the sources as manifests of ours, or as a Pulumi program."""
+    """Prints the services as InferenceService manifests, or as a Pulumi program."""
     sources = read_sources(options.sources, options)
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        # A service that cannot be built is not printed either.
+        # Finds services that cannot be built, which are not printed.
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
@@ -196,7 +196,7 @@ def _converted_kinds() -> str:
 
 
 def place(options: argparse.Namespace) -> int:
-    """Prints the node pools of all services, and what is left of them."""
+    """Prints the node pools of all services, and their free capacity."""
     sources = read_sources(options.sources, options)
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
@@ -249,7 +249,7 @@ def check(options: argparse.Namespace) -> int:
     if not unplaced:
         _place_all(options, sources)
     if options.server or options.context is not None:
-        # The client takes long to import.
+        # Importing the client takes long.
         from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)
@@ -300,7 +300,7 @@ def diff(options: argparse.Namespace) -> int:
     if _report_findings(options, [both.old, both.new], judged=both.judged):
         return 2
     if not options.show_secrets:
-        # Each mask carries a mark of its value, so that a changed credential is a difference.
+        # Each mask contains a hash of its value, so that a changed credential is a difference.
         objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.rules.catalog import all_rules
 
 SHELLS = ("bash", "zsh", "fish")
-#: Arguments whose value is a path.
+#: Arguments that are paths.
 _PATHS = frozenset({"sources", "old", "new", "inventory", "previous"})
 
 

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.loading.yaml_text import nodes
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-#: How SARIF and GitHub's runners call severities.
+#: Severities in SARIF and in workflow commands.
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
@@ -47,7 +47,7 @@ def report(
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
     if form == "text":
         print_findings(
-            # Without a field or a known line, the number of the document is shown.
+            # The document's number is shown without a field or a known line.
             (place if finding.location else origin, finding)
             for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
@@ -66,7 +66,7 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
             f"{format_finding_line(str(origin), item)}\n" for origin, item in findings
         )
         return
-    # Imported here: a check in CI should not pay for a terminal.
+    # Imported here, because CI does not need it.
     from rich.text import Text
 
     from fusioninfer_pulumi.cli.terminal import console
@@ -80,7 +80,7 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
 
 def format_finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # A file name with blanks is not broken at them.
+    # File names are not broken at blanks.
     place = one_line(origin).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
     first = wrap_text(f"{first}{rule_suffix(finding)}", width, "    ").replace(_HARD_SPACE, " ")
@@ -118,7 +118,7 @@ class Located(NamedTuple):
 
 def _located(origin: Origin, finding: Finding) -> Located:
     """A finding with its place: the user's line for the failure of a program."""
-    # Who shows files of a repository knows them by their paths in it.
+    # Consumers know files by their paths in the repository.
     path, here = Path(origin.file), Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
@@ -203,7 +203,7 @@ def _result(located: Located, index: int) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     path = Path(file)
-    # File names may be no UTF-8, so their bytes are quoted.
+    # File names need not be UTF-8, so their bytes are quoted.
     return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
 
 

@@ -1,4 +1,4 @@
-"""Where this package is installed from, so that a new project installs the same.
+"""The source of this installation, so that a new project installs the same version.
 
 A project names what is known to exist: the tag that was installed, else the commit, else the
 folder, wheel or index on this machine (PEP 610, `direct_url.json`).
@@ -24,7 +24,7 @@ def release_tag(version: str) -> str | None:
 RELEASE_TAG = release_tag(__version__)
 #: The distributions that a project needs: `check` reads memory with the second.
 _PACKAGES = ("pulumi", "capacity")
-# Without a version Pulumi takes the latest tag; 0.0.0 is the default branch.
+# Without a version Pulumi uses the latest tag; 0.0.0 is the default branch.
 _DEFAULT_BRANCH = "0.0.0"
 
 
@@ -50,7 +50,7 @@ class Repository:
 
     def plugin(self) -> dict[str, Any]:
         """Return the fields of Pulumi.yaml that name the plugin."""
-        if not self.url.startswith("https://"):  # Pulumi clones by no other protocol
+        if not self.url.startswith("https://"):  # Pulumi supports no other protocol
             return Environment().plugin()
         return {"packages": {"fusioninfer": f"{self.url}@{self.revision or _DEFAULT_BRANCH}"}}
 

@@ -66,9 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _prepare_streams()
     if arguments is None:
-        # Spares a process that ends with the command a tenth of its time: collections find nothing
-        # while modules are loaded, and pydantic would read the metadata of all packages for
-        # plugins, none of which may change the meaning of a manifest.
+        # Saves a tenth of the time: garbage collections find nothing while modules are loaded, and
+        # pydantic would read the metadata of all packages to find plugins.
         gc.set_threshold(100_000)
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return BROKEN_PIPE
     except OSError as problem:
-        # Errors of sources are findings by now: this one is of the output.
+        # Errors of sources are findings, so this is an error of the output.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
         return INVALID
@@ -97,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Gives every stream a place to go, and the encoding that YAML and JSON have."""
-    # A closed output raises here: lost output must not look like success.
+    """Opens closed streams, and sets the encoding of YAML and JSON."""
+    # Writing to a closed output must fail, because lost output must not look like success.
     sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
@@ -107,7 +106,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Python would complain once more when it flushes the stream at exit."""
+    """Redirects standard output, because Python reports an error when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -144,21 +143,21 @@ class _Parser(argparse.ArgumentParser):
         super().error(f"{message}; did you mean {near}?" if near else message)
 
 
-def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
+def command_line(complete: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Builds the command line's parser.
 
     Args:
-        asked: Commands whose package is asked for their arguments.
+        complete: Commands whose companion package adds their arguments.
     """
     top = _Parser(
         prog="fusioninfer-pulumi",
         description="Shows what an LLM inference service becomes on Kubernetes, without a cluster.",
-        epilog="Exit status: 0 fine (diff: no difference), 1 diff found a difference, 2 invalid.",
+        epilog="Exit status: 0 success (diff: no difference), 1 difference found, 2 invalid input.",
     )
     top.add_argument("-V", "--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    render = _command(commands, "render", "print all objects, in apply order")
+    render = _command(commands, "render", "print the Kubernetes objects in apply order")
     render.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _output(render, "yaml", "json")
     _placing(render)
@@ -180,7 +179,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     _update(plan)
     _free(plan)
 
-    check = _command(commands, "check", "validate only")
+    check = _command(commands, "check", "validate sources")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     meaning = "text goes to standard error, other formats to standard output; "
     _output(check, "text", "json", "github", "sarif", meaning=meaning)
@@ -203,21 +202,23 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     convert.add_argument(
         "--expand",
         action="store_true",
-        help="write out generated containers, so that the library chooses nothing",
+        help="include generated containers, so that the manifest is complete",
     )
 
     diff = _command(
         commands, "diff", "show what changes between two sources, and which replicas restart"
     )
-    diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")
-    diff.add_argument("new", metavar="NEW", nargs="?", help="the same after the change")
+    diff.add_argument(
+        "old", metavar="OLD", help="a SOURCE as of render, or a file of rendered objects"
+    )
+    diff.add_argument("new", metavar="NEW", nargs="?", help="the source after the change")
     diff.add_argument(
         "--base",
         metavar="REF",
         help="compare the source in this git revision with the working tree",
     )
     _output(diff, "text", "markdown", "json")
-    _size(commands, asked="size" in asked)
+    _size(commands, complete="size" in complete)
     _init(commands)
     place = _command(
         commands, "place", "choose node pools for all services, and explain the choice"
@@ -226,14 +227,16 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     _placing(place, required=True)
     _output(place, "text", "json")
     rules = commands.add_parser(
-        "rules", help="list the rules of findings", description="rules: list them, or explain one."
+        "rules",
+        help="list the rules of findings",
+        description="rules: list all rules, or explain one.",
     )
     rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
     _output(rules, "text", "json")
     completion = commands.add_parser(
         "completion",
-        help="print a script for completion in a shell",
-        description="completion: print a script for completion in a shell.",
+        help="print a shell completion script",
+        description="completion: print a shell completion script.",
     )
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     for name, command in commands.choices.items():
@@ -245,7 +248,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
 def _dashboards(
     commands: argparse._SubParsersAction[_Parser],  # the type has no public name
 ) -> None:
-    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
+    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services to files")
     dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     dashboards.add_argument(
         "--directory", metavar="DIR", default=".", help="target directory; default: the current one"
@@ -281,11 +284,11 @@ def _init(
 def _size(
     commands: argparse._SubParsersAction[_Parser],  # the type has no public name
     *,
-    asked: bool,
+    complete: bool,
 ) -> None:
-    summary = "print the layouts of a model that fit accelerators"
+    summary = "print the layouts in which a model fits accelerators"
     size = commands.add_parser("size", help=summary, description=f"size: {summary}.")
-    if asked:
+    if complete:
         from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
         package = capacity()
@@ -308,18 +311,18 @@ def _command(
         action="store_true",
         help="drop fields of another system's manifest that have no equivalent, with a warning",
     )
-    command.add_argument("--stack", metavar="NAME", help="stack whose config a project reads")
+    command.add_argument("--stack", metavar="NAME", help="stack whose configuration a program uses")
     command.add_argument(
         "--show-secrets",
         action="store_true",
-        help="print secrets of a project, and in a diff all credentials, in plain text",
+        help="print secrets of a program, and credentials in a diff, in plain text",
     )
     command.add_argument(
         "--timeout",
         type=_seconds,
         default=300.0,
         metavar="5m",
-        help="stop a project's program after this time; default: 5m",
+        help="stop a Pulumi program after this time; default: 5m",
     )
     command.add_argument(
         "--ignore",
@@ -349,14 +352,14 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
     command.add_argument(
         "--previous",
         metavar="PLACED",
-        help="where services already run: the JSON of an earlier plan --inventory",
+        help="the current placement: JSON output of an earlier plan --inventory",
     )
 
 
 def _cluster(command: argparse.ArgumentParser, option: str, meaning: str) -> None:
     command.add_argument(option, action="store_true", help=meaning)
     command.add_argument(
-        "--context", metavar="NAME", help=f"context of the kubeconfig to ask; implies {option}"
+        "--context", metavar="NAME", help=f"kubeconfig context to use; implies {option}"
     )
 
 
@@ -367,14 +370,14 @@ def _free(command: argparse.ArgumentParser) -> None:
         type=_counts,
         default=(),
         metavar="80,64,48",
-        help="what runs with this many free accelerators, on nodes of the largest pod's size",
+        help="show what runs with this many free accelerators, on nodes of the largest pod's size",
     )
     free.add_argument(
         "--nodes",
         type=_pools,
         default=(),
         metavar="8x8,4x4",
-        help="what runs on these free nodes: count x accelerators",
+        help="show what runs on these free nodes: count x accelerators",
     )
 
 
@@ -382,8 +385,8 @@ def _update(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--update",
         metavar="OLD",
-        help="show the update from this source or file of rendered objects: which replicas are "
-        "down when, GPUs in use, and the longest duration; with --output text or json",
+        help="simulate the update from this source or file of rendered objects: restarts, "
+        "available replicas, GPUs in use and the longest duration; with --output text or json",
     )
 
 

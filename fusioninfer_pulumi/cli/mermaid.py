@@ -57,7 +57,7 @@ def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
         yield "end"
     yield from _arrows(plan, entry, prefix)
     yield "end"
-    # Drawn outside: a box belongs to the first subgraph that names it.
+    # Outside of the subgraph, because a box belongs to the first subgraph that names it.
     path = " --> ".join([*(f"{prefix}hop{number}" for number in range(len(hops))), entry])
     yield f'client(["clients"]) --> {path}'
 

@@ -76,7 +76,7 @@ def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
         f"update from {old}: at most {longest} for its LeaderWorkerSets, peak {played.peak} GPUs",
         soft_wrap=True,
     )
-    # A column of replicas that restart or start is left out where none do.
+    # Columns of restarts and starts are left out if they are empty.
     used = [
         place
         for place, title in enumerate(update.head)
@@ -248,7 +248,7 @@ def _layout(plan: ServicePlan) -> str:
                 pace += f", {rollout.max_surge} more"
         updated += [f"{lws.name} ({pace})" for lws in role.lws]
     scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
-    # Why it is this layout, which the manifest may not name.
+    # The reason for this layout, which the manifest may not set.
     parts = [f"required by the autoscaler of {', '.join(scaled)}"] if scaled else []
     parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:
@@ -341,7 +341,7 @@ def _stations(plan: ServicePlan, router: Routing) -> Iterator[str]:
         yield f"endpoint picker {epp.name} ({epp.family.name})"
     else:
         ports = f"port {router.backend['port']}"
-    # Of a replica's pods only the leader serves.
+    # Only the leader of a replica serves requests.
     counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
     one = len(counts) == 1 and counts[0].startswith("1 ")
     yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 _NARROWEST = 40
-#: Seconds until long work is named, and until it is named again.
+#: Seconds until the first progress line, and between two of them.
 _FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 
 
@@ -35,7 +35,7 @@ def wrap_text(text: str, width: int | None, indent: str = "") -> str:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """Names work that takes long on standard error, every ten seconds, if that is a terminal."""
+    """Prints progress of long work to standard error every ten seconds, if it is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -95,8 +95,8 @@ class _Dumper(_Base):  # type: ignore[misc]  # the base class is chosen at run t
         return True
 
 
-# Text that some YAML reader takes for a number or a boolean (YAML 1.2, Go's YAML): PyYAML's own
-# rules do not quote it, and `kubectl apply` would read another value.
+# Text that YAML 1.2 or Go's YAML reads as a number or boolean. PyYAML does not quote it, so that
+# `kubectl apply` would read another value.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?0o?[0-7_]+$"),

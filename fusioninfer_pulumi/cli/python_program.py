@@ -1,4 +1,4 @@
-"""Writes services as a Pulumi program in Python."""
+"""Generates Pulumi programs in Python."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _joined(
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """A string, that of several lines as one literal for each of them."""
+    """A string literal; for several lines, one literal for each."""
     lines = value.splitlines(keepends=True) if isinstance(value, str) else []
     if len(lines) < 2 or not indent:  # one line is a literal
         return _literal(value)

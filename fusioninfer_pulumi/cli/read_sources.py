@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
-#: Commands that are about services: a program without one gets a warning.
+#: Commands that warn of a program without a service.
 _ABOUT_SERVICES = ("check", "plan")
 
 
@@ -160,7 +160,7 @@ def unreadable_file_finding(problem: OSError) -> Finding:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether a folder holds a Pulumi project; unlike that of `program`, without importing it."""
+    """Whether a folder contains a Pulumi project."""
     return any((folder / name).is_file() for name in _PROJECT)
 
 
@@ -193,7 +193,7 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None
 
 
 def _bytes(path: str) -> bytes:
-    """At most one byte more than a manifest may have: the input may be a device without an end."""
+    """Reads at most one byte more than the limit, because the input may be an endless device."""
     if path == "-":
         if sys.stdin is None:
             raise OSError(errno.EBADF, "standard input is closed")
@@ -206,7 +206,7 @@ def _bytes(path: str) -> bytes:
 
 
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
-    """Plans what was loaded, as further documents of a source, and compares its services."""
+    """Plans loaded documents, adds them to a source, and compares its services."""
     source.documents += _planned(loaded)
     plans = source.plans
     # An unknown name may belong to a service that could not be read.
@@ -235,7 +235,7 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
 
 
 def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
-    """Kubernetes objects of texts, None when they hold anything else."""
+    """Returns the Kubernetes objects of texts, None if they contain anything else."""
     objects: list[dict[str, Any]] = []
     for text in texts:
         if text.documents is None:
@@ -260,7 +260,7 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
 
 
 def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
-    # Only a project needs Pulumi, which costs more to import than a manifest to read.
+    # Imported here, because importing Pulumi takes longer than reading a manifest.
     from fusioninfer_pulumi.cli.program import (
         PROGRAM_WITHOUT_SERVICE,
         ProgramError,
@@ -297,7 +297,7 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
 
 
 def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
-    """Places all services of an input, and plans them again with what was chosen.
+    """Places all services of an input on node pools, and plans them again.
 
     Args:
         source: The input; it gets the plans of the placed services, and findings about them.

@@ -52,4 +52,4 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
         screen.print(Padding.indent(rows, 2))
     if not isinstance(rule.example, str):
         violating = rule.example.get("text") or to_yaml(documents(rule.example))
-        file.write(f"\n# An input that violates it:\n{violating}")
+        file.write(f"\n# An input with this finding:\n{violating}")

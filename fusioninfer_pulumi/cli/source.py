@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """One document of an input, as far as it could be planned.
+    """A document of an input and its plan.
 
     Attributes:
         origin: Its file and position.
@@ -54,7 +54,7 @@ class PlannedDocument:
         return _has(self.findings, Severity.ERROR)
 
     def noting(self, *findings: Finding) -> PlannedDocument:
-        """The document with more findings about its service, at the fields that the user wrote."""
+        """The document with more findings about its service, at the user's fields."""
         located = (
             (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
             for finding in findings
@@ -88,7 +88,7 @@ def _without_ignored(
 
 @dataclass
 class Source:
-    """One input of a command, read as far as it could be.
+    """An input of a command.
 
     Attributes:
         name: Its name in messages: paths, as the user gave them.

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
-# Stands for the width of a pipe, whose lines are not wrapped.
+# The width of a pipe, whose lines are not wrapped.
 _PIPE_WIDTH = 1_000_000
-#: Messages quote users, whose words may look like rich's own marks: `[x]`, `:warning:`.
+#: Messages quote users, whose words may look like markup of rich: `[x]`, `:warning:`.
 VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 
@@ -25,7 +25,7 @@ def console(file: TextIO) -> Iterator[Console]:
         return
     plain = Console(file=(text := io.StringIO()), width=_PIPE_WIDTH, color_system=None, **VERBATIM)
     yield plain
-    # Tables pad every line to their width, which readers of a pipe do not need.
+    # Tables pad every line to their width, which pipes do not need.
     file.write("\n".join(line.rstrip() for line in text.getvalue().split("\n")))
 
 

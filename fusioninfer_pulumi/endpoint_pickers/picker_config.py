@@ -50,7 +50,7 @@ class EppRequest:
     Attributes:
         scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
-            when it is not known.
+            when it is not known. Prefixes are compared in blocks of at least 64 tokens.
         threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
             decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
             there. The unit is that of the documents' `pd-profile-handler`.
@@ -140,12 +140,19 @@ _FILTER_NAMES = {
     labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
 }
 
-# The document's parameters. Its blockSize of 5 characters counts until metrics of the first pod are
-# scraped. Then autoTune, which is on by default, takes the engine's block size (v1.2.1
-# pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
-_DOCUMENT_BLOCK_SIZE = 5
-_MAX_BLOCKS = 256
+# Prompts are compared in blocks of 64 tokens, up to 131,072 tokens. These are the values of llm-d's
+# own picker (v0.10.0 approximateprefix/plugin.go), set on the releases before it. Their autoTune
+# would take the engine's block size, mostly 16 tokens: four times the entries for the same reach.
+_BLOCK_TOKENS, _REACH_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
+# The parameters of the router document. autoTune, which is on by default, replaces the block size
+# of 5 characters with the engine's once metrics of the first pod are scraped (v1.2.1
+# pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
+_DOCUMENT = {
+    "blockSize": 5,
+    "maxPrefixBlocksToMatch": 256,
+    "lruCapacityPerServer": _LRU_CAPACITY,
+}
 
 _EXTRACTOR_OF_METRICS = "core-metrics-extractor"
 _ENGINE = "of-the-service"
@@ -158,8 +165,6 @@ _SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
 
 # Length of a token by upstream's estimate, in the prefix index and in the decider.
 _CHARACTERS_PER_TOKEN = 4
-# Smaller blocks are raised to this with a warning in the log (v0.10.0 approximateprefix/plugin.go).
-_LEAST_PRODUCER_BLOCK = 64
 
 
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
@@ -304,19 +309,21 @@ def _weights(request: EppRequest) -> dict[str, int | float]:
 def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
     if scorer != _PREFIX:
         return [{"type": scorer}]
-    block = request.block_size
-    limits = {"maxPrefixBlocksToMatch": _MAX_BLOCKS, "lruCapacityPerServer": _LRU_CAPACITY}
-    if family.prefix_keys is PrefixKeys.CHARACTERS:
-        size = _DOCUMENT_BLOCK_SIZE if block is None else block * _CHARACTERS_PER_TOKEN
-        return [{"type": _PREFIX, "parameters": {"blockSize": size, **limits}}]
-    tokens = {} if block is None else {"blockSizeTokens": block}
-    if family.prefix_keys is PrefixKeys.TOKENS:
-        return [{"type": _PREFIX, "parameters": {**tokens, **limits}}]
-    if block is not None and block < _LEAST_PRODUCER_BLOCK:
-        tokens = {}
-    # A limit in blocks is deprecated there; the default limit is 131072 tokens.
-    parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
-    return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
+    block = max(request.block_size or 0, _BLOCK_TOKENS)
+    if family.prefix_keys is PrefixKeys.PRODUCER:
+        # A limit in blocks is deprecated there.
+        tokens = {"blockSizeTokens": block} if block == request.block_size else {}
+        parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
+        return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
+    in_characters = family.prefix_keys is PrefixKeys.CHARACTERS
+    if in_characters and list(_scorers(request)) == ["prefix-cache"]:
+        return [{"type": _PREFIX, "parameters": _DOCUMENT}]
+    size = {"blockSizeTokens": block}
+    if in_characters:
+        size = {"blockSize": block * _CHARACTERS_PER_TOKEN}
+    reach = {"maxPrefixBlocksToMatch": _REACH_TOKENS // block}
+    parameters = {"autoTune": False, **size, **reach, "lruCapacityPerServer": _LRU_CAPACITY}
+    return [{"type": _PREFIX, "parameters": parameters}]
 
 
 def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:

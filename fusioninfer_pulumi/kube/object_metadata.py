@@ -1,4 +1,4 @@
-"""Metadata of a service's objects."""
+"""The objects of a service: their metadata, ServiceAccounts and Roles."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def metadata(
     return built
 
 
+def build_object(api_version: str, kind: str, named: Manifest, **fields: Any) -> Manifest:
+    """Return an object with this metadata, and with `spec` or other fields."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": named, **fields}
+
+
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -48,12 +53,8 @@ def service_account(
     plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return a ServiceAccount; only pods that ask for its token mount it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": metadata(plan, name, more_labels),
-        "automountServiceAccountToken": False,
-    }
+    named = metadata(plan, name, more_labels)
+    return build_object("v1", "ServiceAccount", named, automountServiceAccountToken=False)
 
 
 def granted_role(
@@ -67,15 +68,12 @@ def granted_role(
 
     Each rule is an API group with resources and verbs.
     """
-    yield {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "Role",
-        "metadata": metadata(plan, name, more_labels),
-        "rules": [
-            {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
-            for group, resources, verbs in rules
-        ],
-    }
+    allowed = [
+        {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+        for group, resources, verbs in rules
+    ]
+    named = metadata(plan, name, more_labels)
+    yield build_object(f"{_RBAC}/v1", "Role", named, rules=allowed)
     yield role_binding(plan, metadata(plan, name, more_labels), ("Role", name), accounts)
 
 
@@ -84,13 +82,11 @@ def role_binding(
 ) -> Manifest:
     """Return the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
     kind, name = role
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{kind}Binding",
-        "metadata": named,
-        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
-        "subjects": [
-            {"kind": "ServiceAccount", "name": account, "namespace": plan.namespace}
-            for account in accounts
-        ],
-    }
+    reference = {"apiGroup": _RBAC, "kind": kind, "name": name}
+    subjects = [
+        {"kind": "ServiceAccount", "name": account, "namespace": plan.namespace}
+        for account in accounts
+    ]
+    return build_object(
+        f"{_RBAC}/v1", f"{kind}Binding", named, roleRef=reference, subjects=subjects
+    )

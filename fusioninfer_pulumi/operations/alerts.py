@@ -1,4 +1,4 @@
-"""The PrometheusRule of a service: what `docs/alerts.md` explains, an alert each."""
+"""The PrometheusRule of a service; `docs/alerts.md` explains its alerts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
     MonitoringPlan,
+    monitoring_object,
     picker_selector,
     replicas_up,
     role_selector,
@@ -60,12 +61,10 @@ class Alert:
 
 
 def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
-    """Yields the alerts of a service; without monitors of engines, those of the picker alone."""
-    scraped = {monitor.role for monitor in monitoring.engines}
-    roles = [role for role in plan.roles if role.name in scraped]
-    for role in roles:
+    """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
+    for role in monitoring.engines:
         yield from _of_role(plan, role)
-    if roles:
+    if monitoring.engines:
         yield from _of_engines(service_selector(plan))
     if monitoring.picker:
         yield Alert(
@@ -80,7 +79,7 @@ def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
 
 
 def least_replicas(role: RolePlan) -> int:
-    """Returns how many replicas a role has at least: an autoscaler may remove the others."""
+    """Return the least number of replicas of a role: an autoscaler may remove the others."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -190,14 +189,14 @@ def _ratio(hits: str, queries: str, window: str) -> str:
 
 
 def _whole(duration: str) -> str:
-    """A duration as Prometheus reads it, without fractions."""
+    """Return a duration in Prometheus's form, in whole seconds."""
     return f"{int(seconds(duration) or 0)}s"
 
 
 def prometheus_rule(
     plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
-    """Builds the PrometheusRule with these alerts."""
+    """Build the PrometheusRule."""
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK
@@ -217,9 +216,5 @@ def prometheus_rule(
         }
         for alert in chosen
     ]
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
-        "spec": {"groups": [{"name": f"{plan.namespace}.{plan.service}", "rules": rules}]},
-    }
+    group = {"name": f"{plan.namespace}.{plan.service}", "rules": rules}
+    return monitoring_object("PrometheusRule", built, args, {"groups": [group]})

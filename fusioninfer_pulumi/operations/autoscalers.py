@@ -1,16 +1,16 @@
-"""Autoscalers of roles, and what `autoscaling.target` follows: metrics and values.
+"""Autoscalers of roles, with the metrics and values of `autoscaling.target`.
 
-Every number is one of the whole service, shared by the replicas: it measures the demand, and pods
-that load their model change nothing of it. Roles of prefill and decode follow the same numbers, by
-values in the ratio of their replicas, so that they keep it.
+Every metric is a sum over the service, divided by the replicas: it measures demand, and pods that
+still load their model do not change it. Prefill and decode roles use the same metrics, with values
+in the ratio of their replicas, so that they keep this ratio.
 
 Values:
-    Requests in flight: 100 for each replica. The endpoint pickers' concurrency detector takes that
-        for the room of an engine (v1.5.0 `saturationdetector/concurrency`).
-    Requests that wait: 5, and KV cache in use: 0.8. Above either of them the pickers' utilization
-        detector takes an engine for full (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
-        `KVCacheUtilThreshold`). Google's guide to autoscaling of LLMs begins with 3 to 5 in a
-        queue, and advises it for throughput, and the batch size for latency.
+    Requests in flight: 100 for each replica, the default capacity of an engine in the endpoint
+        pickers' concurrency detector (v1.5.0 `saturationdetector/concurrency`).
+    Waiting requests: 5, and KV cache usage: 0.8. Above either value the pickers' utilization
+        detector considers an engine saturated (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
+        `KVCacheUtilThreshold`). Google's guide to autoscaling LLMs starts with a queue of 3 to 5,
+        and recommends the queue for throughput, the batch size for latency.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fusioninfer_pulumi.api.autoscaling import (
 )
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
@@ -48,7 +48,7 @@ class AutoscalerPlan:
         target_metrics: The metrics of the role's `target`, none without one.
     """
 
-    role: str
+    role: RolePlan
     name: str
     args: AutoscalingArgs
     target_metrics: tuple[AutoscalingMetricArgs, ...] = ()
@@ -66,7 +66,7 @@ def autoscalers(
     """Return an autoscaler for each LeaderWorkerSet of a scaled role."""
     return tuple(
         AutoscalerPlan(
-            role.name,
+            role,
             lws.name,
             role.args.autoscaling,
             target_metrics(service, namespace, role, roles, epp),
@@ -79,8 +79,7 @@ def autoscalers(
 
 def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    (role,) = (role for role in plan.roles if role.name == planned.role)
-    named = metadata(plan, planned.name, role_labels(plan, role.args))
+    named = metadata(plan, planned.name, role_labels(plan, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
@@ -88,37 +87,29 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
         fields = args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}
         triggers = fields.pop("triggers", ())
-        return {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": planned.kind,
-            "metadata": named,
-            "spec": {
-                "scaleTargetRef": target,
-                "minReplicaCount": args.min_replicas,
-                "maxReplicaCount": args.max_replicas,
-                **fields,
-                **advanced,
-                "triggers": [
-                    # A query of ours without a result is an error, which leaves the replicas
-                    # alone, and not zero.
-                    *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
-                    *(_trigger(args, metric) for metric in args.metrics),
-                    *triggers,
-                ],
-            },
-        }
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": planned.kind,
-        "metadata": named,
-        "spec": {
+        spec = {
             "scaleTargetRef": target,
-            "minReplicas": args.min_replicas,
-            "maxReplicas": args.max_replicas,
-            **behavior,
-            "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
-        },
+            "minReplicaCount": args.min_replicas,
+            "maxReplicaCount": args.max_replicas,
+            **fields,
+            **advanced,
+            "triggers": [
+                # A query of ours without a result is an error, which leaves the replicas alone,
+                # and not zero.
+                *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                *(_trigger(args, metric) for metric in args.metrics),
+                *triggers,
+            ],
+        }
+        return build_object("keda.sh/v1alpha1", planned.kind, named, spec=spec)
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicas": args.min_replicas,
+        "maxReplicas": args.max_replicas,
+        **behavior,
+        "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
     }
+    return build_object("autoscaling/v2", planned.kind, named, spec=spec)
 
 
 def _metric(metric: AutoscalingMetricArgs) -> Manifest:
@@ -151,7 +142,7 @@ def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) 
 
 
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
-#: Where the KV cache of a request is while it is decoded.
+#: Component types whose pods decode.
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
 from fusioninfer_pulumi.operations.monitors import (
     MonitoringPlan,
     plan_monitoring,
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
-#: Stands in the panels for the GPUs of all replicas that serve.
+#: Placeholder in the panels for the GPUs of all ready replicas.
 _GPUS = "$gpus"
 #: Grafana's longest uid.
 _UID = 40
@@ -43,7 +43,7 @@ def render_dashboards(
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
-    monitoring = monitoring or plan_monitoring(plan.service, MonitoringArgs(), plan.roles, routing)
+    monitoring = monitoring or plan_monitoring(MonitoringArgs(), plan.roles, routing)
     return {
         f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
         for name in boards(monitoring)
@@ -59,12 +59,7 @@ def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[st
     )
     if args is not None and args.folder is not None:
         built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": built,
-        "data": render_dashboards(plan, None, monitoring),
-    }
+    return build_object("v1", "ConfigMap", built, data=render_dashboards(plan, None, monitoring))
 
 
 def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
@@ -81,7 +76,7 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
         for target in panel.get("targets", ()):
             target["expr"] = target["expr"].replace(_GPUS, gpus or "")
     board["title"] = f"{plan.namespace}/{plan.service}: {name}"
-    # The same for a dashboard at every update, and of no other service.
+    # Stable across updates, and unique to the service.
     digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
     board["uid"] = f"fusioninfer-{digest}"[:_UID]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"
@@ -89,10 +84,9 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
 
 def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
     """Return the GPUs of ready replicas in PromQL; None if no role requests any."""
-    scraped = {monitor.role for monitor in monitoring.engines}
     parts = [
         f"{replicas_up(role_selector(plan, role))} * {role.replica_accelerators}"
-        for role in plan.roles
-        if role.name in scraped and role.replica_accelerators
+        for role in monitoring.engines
+        if role.replica_accelerators
     ]
     return " + ".join(parts) or None

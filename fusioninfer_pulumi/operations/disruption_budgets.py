@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 from fusioninfer_pulumi.topology.service_topology import Topology
@@ -21,41 +21,26 @@ class BudgetPlan:
 
     Attributes:
         replicas: Replicas that evictions may make unavailable at a time.
-        min_available: Pods that must stay healthy. None if an autoscaler changes their number: then
-        at
-            most `replicas` pods may be unavailable.
     """
 
-    role: str
-    name: str
+    role: RolePlan
     replicas: int
-    min_available: int | None
     unhealthy_pods: UnhealthyPods
 
 
 def disruption_budgets(
-    service: str, roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
+    roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
 ) -> tuple[BudgetPlan, ...]:
     """Return a budget for each role that has replicas and asks for one.
 
     `common` is the service's own, for roles without one.
     """
-    budgets: list[BudgetPlan] = []
-    for role in roles:
-        args = role.args.disruption_budget or common
-        if args is None or not role.replicas:
-            continue
-        replicas = _evictable(args, role)
-        budgets.append(
-            BudgetPlan(
-                role=role.name,
-                name=object_names.disruption_budget(service, role.name),
-                replicas=replicas,
-                min_available=None if role.scaled_externally else role.total_pods - replicas,
-                unhealthy_pods=args.unhealthy_pods,
-            )
-        )
-    return tuple(budgets)
+    chosen = [(role, role.args.disruption_budget or common) for role in roles if role.replicas]
+    return tuple(
+        BudgetPlan(role, _evictable(args, role), args.unhealthy_pods)
+        for role, args in chosen
+        if args is not None
+    )
 
 
 def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
@@ -83,21 +68,21 @@ def _share(part: int | str, count: int, rounded: Callable[[float], int]) -> int:
     return rounded(count * int(part[:-1]) / 100) if isinstance(part, str) else part
 
 
-def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dict[str, Any]:
+def disruption_budget(plan: Topology, budget: BudgetPlan) -> dict[str, Any]:
     """Build the PodDisruptionBudget of a role."""
+    role = budget.role
+    # An autoscaler changes the number of pods, so a minimum would not follow it.
     kept = (
         {"maxUnavailable": budget.replicas}
-        if budget.min_available is None
-        else {"minAvailable": budget.min_available}
+        if role.scaled_externally
+        else {"minAvailable": role.total_pods - budget.replicas}
     )
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
-        "spec": {
-            **kept,
-            # All pods: the eviction of any pod leaves its replica unavailable.
-            "selector": {"matchLabels": role_labels(plan, role.args)},
-            "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
-        },
+    name = object_names.disruption_budget(plan.service, role.name)
+    spec = {
+        **kept,
+        # All pods: the eviction of any pod leaves its replica unavailable.
+        "selector": {"matchLabels": role_labels(plan, role.args)},
+        "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
+    named = metadata(plan, name, role_labels(plan, role.args))
+    return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)

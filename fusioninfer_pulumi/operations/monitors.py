@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -21,34 +21,18 @@ _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
 
 
 @dataclass(frozen=True)
-class EngineMonitor:
-    """The PodMonitor of one role.
-
-    Attributes:
-        port_name: Name of the serving port in the pods, None without a name.
-        rank_ports: Declared ports of further ranks that have their own.
-    """
-
-    role: str
-    name: str
-    port_name: str | None
-    port: int
-    rank_ports: tuple[int, ...]
-    https: bool
-
-
-@dataclass(frozen=True)
 class MonitoringPlan:
     """The monitors of one service.
 
     Attributes:
+        engines: Roles whose engines are scraped.
         picker: Whether the endpoint picker is scraped.
         gateway: Whether the gateway may have the metrics of Envoy Gateway, which the dashboard of
             the gateway reads.
     """
 
     args: MonitoringArgs
-    engines: tuple[EngineMonitor, ...]
+    engines: tuple[RolePlan, ...]
     picker: bool
     gateway: bool = False
 
@@ -60,10 +44,7 @@ class MonitoringPlan:
 
 
 def plan_monitoring(
-    service: str,
-    args: MonitoringArgs,
-    roles: Sequence[RolePlan],
-    routing: Routing | None,
+    args: MonitoringArgs, roles: Sequence[RolePlan], routing: Routing | None
 ) -> MonitoringPlan:
     """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None
@@ -71,24 +52,9 @@ def plan_monitoring(
     routed = routing is not None and routing.route is not None
     return MonitoringPlan(
         args=args,
-        engines=tuple(_engine(service, role) for role in roles if args.engines and role.replicas),
+        engines=tuple(role for role in roles if args.engines and role.replicas),
         picker=metrics is not MetricsMode.OFF and args.picker is not False,
         gateway=routed and routing is not None and routing.implementation.is_envoy_gateway,
-    )
-
-
-def _engine(service: str, role: RolePlan) -> EngineMonitor:
-    port = role.pods.port
-    name = (find_declared_port(role, port) or {}).get("name")
-    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-    https = role.pods.command.serves_https
-    return EngineMonitor(
-        role=role.name,
-        name=object_names.engine_monitor(service, role.name),
-        port_name=name if isinstance(name, str) else None,
-        port=port,
-        rank_ports=tuple(rank for rank in role.pods.ports[1:] if find_declared_port(role, rank)),
-        https=sidecar.https if sidecar is not None and sidecar.port == port else https,
     )
 
 
@@ -107,28 +73,30 @@ def monitors(
     plan: Topology, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yield a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
-    roles = {role.name: role for role in plan.roles}
-    for monitor in monitoring.engines:
-        yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)
+    for role in monitoring.engines:
+        yield _pod_monitor(plan, role, monitoring)
     if monitoring.picker and routing is not None and routing.picker is not None:
         metrics = routing.picker.epp.args.metrics
         yield _service_monitor(plan, router_meta(plan, routing.name), metrics, monitoring)
 
 
-def _pod_monitor(
-    plan: Topology, role: RolePlan, monitoring: MonitoringPlan, monitor: EngineMonitor
-) -> Manifest:
-    port: Manifest = (
-        {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
-    )
-    ports = [port, *({"portNumber": number} for number in monitor.rank_ports)]
-    own_labels = role_labels(plan, role.args)
+def _pod_monitor(plan: Topology, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
+    pods, own_labels = role.pods, role_labels(plan, role.args)
+    name = (find_declared_port(role, pods.port) or {}).get("name")
+    ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
+    ports: list[Manifest] = [
+        {"port": name} if isinstance(name, str) else {"portNumber": pods.port},
+        *({"portNumber": rank} for rank in ranks),
+    ]
+    sidecar = pods.kv.sidecar if pods.kv is not None else None
+    is_sidecar = sidecar is not None and sidecar.port == pods.port
+    https = sidecar.https if sidecar is not None and is_sidecar else pods.command.serves_https
+    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
-    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
     path = monitoring.args.path
     return _monitor(
         "PodMonitor",
-        metadata(plan, monitor.name, own_labels),
+        metadata(plan, object_names.engine_monitor(plan.service, role.name), own_labels),
         monitoring,
         {**own_labels, labels.LWS_WORKER_INDEX: "0"},
         {"podMetricsEndpoints": [{**port, "path": path, **tls} for port in ports]},
@@ -169,16 +137,17 @@ def _monitor(
     times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
     known = {key: value for key, value in times.items() if value is not None}
     ((field, ports),) = endpoints.items()
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": kind,
-        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
-        "spec": {
-            "selector": {"matchLabels": selector},
-            **spec,
-            field: [{**port, **known} for port in ports],
-        },
-    }
+    spec = {"selector": {"matchLabels": selector}, **spec}
+    spec[field] = [{**port, **known} for port in ports]
+    return monitoring_object(kind, built, args, spec)
+
+
+def monitoring_object(
+    kind: str, built: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
+) -> Manifest:
+    """Return an object of the Prometheus operator, with the labels by which it finds it."""
+    named = {**built, "labels": {**args.labels, **built["labels"]}}
+    return build_object("monitoring.coreos.com/v1", kind, named, spec=spec)
 
 
 def series_label(label: str) -> str:

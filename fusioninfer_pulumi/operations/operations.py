@@ -39,10 +39,10 @@ def plan_operations(
     """Return the plan of disruption budgets, monitors and autoscalers."""
     epp = routing.picker.epp if routing is not None and routing.picker is not None else None
     return OperationsPlan(
-        budgets=disruption_budgets(service, roles, args.disruption_budget),
+        budgets=disruption_budgets(roles, args.disruption_budget),
         monitoring=None
         if args.monitoring is None
-        else plan_monitoring(service, args.monitoring, roles, routing),
+        else plan_monitoring(args.monitoring, roles, routing),
         autoscalers=autoscalers(service, args.namespace, roles, epp),
     )
 
@@ -51,9 +51,8 @@ def operations(
     plan: Topology, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
     """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
-    roles = {role.name: role for role in plan.roles}
     for budget in planned.budgets:
-        yield disruption_budget(plan, roles[budget.role], budget)
+        yield disruption_budget(plan, budget)
     for scaled in planned.autoscalers:
         yield autoscaler(plan, scaled)
     if planned.monitoring is not None:

@@ -1,4 +1,4 @@
-"""Builds the pods of a role: what its spec decides, then what is done to the user's templates."""
+"""Builds the pods of a role: the user's templates, changed by a list of passes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fusioninfer_pulumi.pods.multi_node import (
     worker_trim,
 )
 from fusioninfer_pulumi.pods.pd_sidecar import sidecar
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pairing, Pass, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pairing, Pass, Pod, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.probes_and_shutdown import graceful_shutdown, health
 from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE
@@ -42,7 +42,7 @@ from fusioninfer_pulumi.schemas.schema_check import normalize_part
 
 _REVISION_LENGTH = 10
 
-#: What is done to the user's templates, in this order.
+#: The passes, in execution order.
 PASSES: tuple[Pass, ...] = (
     # Fields that users could set in each of the templates.
     model,
@@ -74,7 +74,7 @@ def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods
     """Build the pods of each role once, by all passes."""
     built, findings = [], []
     for ctx in all_ctx:
-        pods = ctx.written
+        pods = ctx.user_pods
         for add_feature in PASSES:
             pods, problems = add_feature(pods, ctx)
             findings += problems
@@ -86,7 +86,7 @@ def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods
 def _finish(pods: RolePods, pair: str) -> RolePods:
     """Return pods in the form that the API server stores, with the pair revision and a revision."""
     more = {labels.PAIR_REVISION: pair} if pair else {}
-    for pod in pods.each:
+    for pod in pods.all:
         metadata = {**pod.template["metadata"]}
         metadata["labels"] = {**metadata["labels"], **more}
         template = {**pod.template, "metadata": metadata}
@@ -102,7 +102,7 @@ def contexts(
 ) -> list[Context]:
     """Return the context of each role that runs pods; `intent` is None without a router."""
     roles = [
-        (position, role, written_pods(position, role))
+        (position, role, read_user_pods(position, role))
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
@@ -113,12 +113,12 @@ def contexts(
             meta=meta,
             position=position,
             role=role,
-            written=user_pods,
+            user_pods=user_pods,
             nodes=role.nodes,
             launcher=_launcher(role, user_pods),
             model=args.model,
             files=files,
-            pairing=pairing if role.component_type in PAIRED else None,
+            pairing=pairing if role.component_type in PD_ROLES else None,
             tracing=args.tracing,
             shape=shape,
         )
@@ -126,20 +126,20 @@ def contexts(
     ]
 
 
-def written_pods(position: int, role: RoleArgs) -> RolePods:
+def read_user_pods(position: int, role: RoleArgs) -> RolePods:
     """Return the pods of a role as the user wrote them."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
     field, leader = next(
         (name, template) for name, template in fields.items() if template is not None
     )
     name = str(find_serving_container(leader, role.container)["name"])
-    pods = RolePods(Pod(("roles", position, field), leader, leader, name, leads=True))
+    pods = RolePods(Pod(("roles", position, field), leader, leader, name, is_leader=True))
     worker = role.worker_template
     if worker is None:
         return pods
     name = str(find_serving_container(worker, role.container or name)["name"])
     path = ("roles", position, "workerTemplate")
-    return pods.put(Pod(path, worker, worker, name, leads=False, commands=pods.leader.commands))
+    return pods.put(Pod(path, worker, worker, name, is_leader=False, commands=pods.leader.commands))
 
 
 def _launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
@@ -150,7 +150,7 @@ def _launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Two templates, or with `parallelism` two commands, are launched as users wrote them.
+    # Two templates, or with `parallelism` two commands, are used unchanged.
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
@@ -70,7 +70,7 @@ def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         granted = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
         return {**container, "resources": granted}
 
-    for pod in pods.each:
+    for pod in pods.all:
         existing = {reference.get("name") for reference in pod.spec.get("resourceClaims") or ()}
         taken = [
             error(
@@ -108,12 +108,9 @@ def resource_claim_templates(
     for role in roles:
         made = [claim for claim in role.resource_claims or () if claim.made]
         for template in (claim_template(meta.service, role.name, claim) for claim in made):
-            yield {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": metadata(meta, template.name, role_labels(meta, role)),
-                "spec": {"spec": template.spec},
-            }
+            named = metadata(meta, template.name, role_labels(meta, role))
+            kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
+            yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
 
 
 _IPC_LOCK = "IPC_LOCK"
@@ -125,7 +122,7 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if args is None:
         return pods, []
     findings: list[Finding] = []
-    for pod in pods.each:
+    for pod in pods.all:
         taken = list(pod.taken((), "", _variables(args), "kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:

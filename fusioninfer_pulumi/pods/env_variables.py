@@ -22,7 +22,7 @@ def environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """
     if ctx.role.environment is None:
         return pods, []
-    for pod in pods.each:
+    for pod in pods.all:
         fields = {
             key: [_with_kthena_variables(container) for container in pod.spec[key]]
             for key in ("initContainers", "containers")
@@ -78,13 +78,13 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         return pods, [note]
     variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
-    for pod in pods.each:
+    for pod in pods.all:
         traced, problems = pod.with_arguments(
             [Argument((flag,), (args.endpoint,), replaces=True)],
             f"{flag} cannot be set in it",
             instead=", or set tracing.engines to false",
         )
-        if problems and pod.leads:
+        if problems and pod.is_leader:
             return pods, problems
         # A worker may run nothing but ray.
         pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))

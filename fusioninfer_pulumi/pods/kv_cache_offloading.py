@@ -25,10 +25,7 @@ DISK = "ephemeral-storage"
 
 
 def offloading_of(role: RoleArgs) -> Offloading | None:
-    """Return what a role's engines offload their KV cache to.
-
-    None if nothing is offloaded, or if the tiers were rejected already.
-    """
+    """Return the offloading tiers of a role; None without offloading, or if they are invalid."""
     args = role.kv_cache_offloading
     if args is None or any(offloading_findings((), args)):
         return None
@@ -60,16 +57,16 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     decodes = ctx.role.component_type is ComponentType.DECODER
     offload = engine.kv_cache.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [finding.under(*at) for finding in offload.findings]
-    for pod in pods.each:
+    for pod in pods.all:
         for index, folder in enumerate(wanted.folders):
             tier = f"the mount of kvCacheOffloading.secondary[{index}]; remove it"
             findings += pod.taken([folder], tier)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
-    for pod in pods.each:
+    for pod in pods.all:
         configured, problems = pod, list[Finding]()
-        if offload.arguments and (pod.leads or pod.command.engine is engine):
+        if offload.arguments and (pod.is_leader or pod.command.engine is engine):
             subject = "the hierarchical cache cannot be set in it"
             configured, problems = pod.with_arguments(offload.arguments, subject)
         if problems:
@@ -84,7 +81,7 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
 
 
 def shared_memory_limit(role: RoleArgs) -> str | None:
-    """Return size that a role asks for at /dev/shm."""
+    """Return the size of /dev/shm that a role asks for."""
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
@@ -124,6 +121,6 @@ def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def sum_disk(args: KvCacheOffloadingArgs) -> Decimal:
-    """Return bytes on the node's disk that the tiers take."""
+    """Return the bytes on the node's disk that the tiers need."""
     disks = (tier.file_system.empty_dir for tier in args.secondary)
     return sum((quantity.parse(disk.size) for disk in disks if disk is not None), Decimal(0))

@@ -1,4 +1,4 @@
-"""How prefill and decode engines hand their KV cache over: arguments, addresses and ports."""
+"""KV cache transfer between prefill and decode engines: arguments, addresses and ports."""
 
 from __future__ import annotations
 
@@ -46,18 +46,17 @@ ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 POD_IP_ENV = "POD_IP"
 #: Container port on which a pod publishes the events of its KV cache.
 EVENTS_PORT = "kv-events"
-#: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
+#: Port of an engine behind a sidecar, as in the templates of llm-d, KServe and Modelplane.
 ENGINE_PORT = 8001
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 
 def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
+    """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
-    Arguments that hold a flag and its value in one, which no engine knows, are split on the way:
-    here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
-    asks for what was written.
+    One list item with both a flag and its value, which no engine accepts, is split. Launchers
+    split the arguments of multi-node replicas; with `launcher: none` they stay as they are.
     """
     role, command = ctx.role, pods.command
     asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
@@ -82,9 +81,9 @@ def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add the addresses, ports and shared memory of the KV cache's way to the pods.
+    """Add variables, ports and shared memory for the KV cache transfer.
 
-    A leader's ports and probes follow its engine where that was moved.
+    The leader's ports and probes follow its engine to another port.
     """
     if pods.kv is None:
         return pods, []
@@ -101,11 +100,11 @@ def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]
         env.append(field_variable(POD_IP_ENV, "status.podIP"))
         published = events_port(ctx.role)
         ports += [] if published is None else [{"name": EVENTS_PORT, "containerPort": published}]
-    for pod in pods.each:
+    for pod in pods.all:
         built = pod.with_container(lambda container: add_env(container, env))
         if hands_over:
             built = built.with_shared_memory(args.shared_memory)
-        pods = pods.put(_listening(built, plan, ports) if pod.leads else built)
+        pods = pods.put(_listening(built, plan, ports) if pod.is_leader else built)
     return pods, []
 
 
@@ -128,7 +127,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         unreadable = [error(ARGUMENTS_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
-        assert not isinstance(connector, str), "what is wrong with it has been said"
+        assert not isinstance(connector, str), "reported above"
         message = "conflicts with the engine's arguments, which set it; remove one of them"
         twice = [
             error(STATED_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)

@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_pulumi.api.model import FETCHER_USER, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.model_files import cache_claim, fetch_container, model_files
 from fusioninfer_pulumi.pods.pod import ModelFiles
@@ -93,24 +93,13 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
         if model.storage.storage_class_name is not None:
             spec["storageClassName"] = model.storage.storage_class_name
-        yield {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": metadata(meta, model.claim, own_labels),
-            "spec": spec,
-        }
+        named = metadata(meta, model.claim, own_labels)
+        yield build_object("v1", "PersistentVolumeClaim", named, spec=spec)
     if model.warm_up is not None:
-        spec = model.warm_up
-        text = json.dumps(replace_outputs(spec), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(replace_outputs(model.warm_up), sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
-        yield {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": metadata(
-                meta, object_names.model_warm_up(meta.service, digest), own_labels
-            ),
-            "spec": spec,
-        }
+        named = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
+        yield build_object("batch/v1", "Job", named, spec=model.warm_up)
 
 
 def _job_spec(

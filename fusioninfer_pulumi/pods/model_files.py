@@ -40,7 +40,7 @@ _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
 
 def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Decide where everything lies; None for a source that cannot be read."""
+    """Decide where the model and its adapters are stored; None for an unknown source."""
     source = parse_model_uri(model.uri)
     if source is None:
         return None
@@ -56,31 +56,12 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.model, files.revision = source.place, source.revision
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
-    elif source.scheme in ("pvc", "oci"):
-        _mount(files, _VOLUME, source, model.mount_path)
-        if model.path is not None:
-            files.model = f"{model.mount_path}/{model.path}"
-    elif warm and model.cache is not None:
-        files.model = _warmed(files, source, model.cache, model.mount_path)
     else:
-        files.volumes[_VOLUME] = {"emptyDir": {}}
-        files.mounts.append({"name": _VOLUME, "mountPath": model.mount_path, "readOnly": True})
-        writable = {"name": _VOLUME, "mountPath": model.mount_path}
-        files.fetched.append((source.fetched, model.mount_path, writable))
-    engine_fetches = by_engine
-    places: dict[ModelSource, str] = {}
-    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        adapter_source = parse_model_uri(adapter.uri)
-        if adapter_source is None:
-            continue
-        # Two names of one adapter share its files.
-        place = places.get(adapter_source) or _adapter(
-            files, model, adapter_source, adapter.name, index, by_engine=by_engine
-        )
-        places[adapter_source] = place
-        files.adapters[adapter.name] = place
-        engine_fetches = engine_fetches or not place.startswith("/")
-    if engine_fetches and model.token_secret is not None:
+        files.model = _provide(files, model, source, model.mount_path, _VOLUME)
+        if source.scheme in ("pvc", "oci") and model.path is not None:
+            files.model += f"/{model.path}"
+    _add_adapters(files, model, by_engine=by_engine)
+    if by_engine and model.token_secret is not None:
         files.env.append(token_variable(model))
     return files
 
@@ -88,7 +69,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 def token_variable(model: ModelArgs) -> Manifest:
     """Return the variable with the token for Hugging Face; `token_secret` must be set."""
     secret = model.token_secret
-    assert secret is not None, "asked only where there is one"
+    assert secret is not None, "callers check it"
     reference = {"name": secret.name, "key": secret.key}
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
@@ -103,30 +84,48 @@ def cache_claim(service: str, cache: CacheArgs) -> Any:
     return object_names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
 
 
-def _adapter(
+def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> None:
+    places: dict[ModelSource, str] = {}
+    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
+        source = parse_model_uri(adapter.uri)
+        if source is None:
+            continue
+        if by_engine and source.scheme == "hf" and source.revision is None:
+            # The engine downloads it with the model, but cannot choose a revision of it.
+            places[source] = source.place
+        if source not in places:  # two names of one adapter share its files
+            path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
+            if path in files.adapters.values():  # names that differ only in other characters
+                path = f"{path}-{index}"
+            volume = f"model-adapter-{index}"
+            places[source] = _provide(files, model, source, path, volume, is_adapter=True)
+        files.adapters[adapter.name] = places[source]
+
+
+def _provide(
     files: ModelFiles,
     model: ModelArgs,
     source: ModelSource,
-    name: str,
-    index: int,
+    path: str,
+    volume: str,
     *,
-    by_engine: bool,
+    is_adapter: bool = False,
 ) -> str:
-    root = f"{model.mount_path}-adapters"
-    path = f"{root}/{_slug(name)}"
-    if path in files.adapters.values():  # names that differ only in other characters
-        path = f"{path}-{index}"
-    if source.scheme == "hf" and source.revision is None and by_engine:
-        return source.place  # the engine fetches it like its model; it takes no revision
+    """Mount or download what the engine does not download itself; return its path.
+
+    All downloaded adapters share a volume, with a folder for each.
+    """
     if source.scheme in ("pvc", "oci"):
-        _mount(files, f"model-adapter-{index}", source, path)
+        _mount(files, volume, source, path)
         return path
     if model.cache is not None and model.cache.warm_up:
         return _warmed(files, source, model.cache, path)
-    files.volumes[_ADAPTERS] = {"emptyDir": {}}
-    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": path.rpartition("/")[2]}
-    files.mounts.append({**shared, "readOnly": True})
-    files.fetched.append((source.fetched, path, shared))
+    name = _ADAPTERS if is_adapter else _VOLUME
+    files.volumes[name] = {"emptyDir": {}}
+    folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
+    writable = {"name": name, "mountPath": path, **folder}
+    files.mounts.append({**writable, "readOnly": True})
+    files.fetched.append((source.fetched, path, writable))
     return path
 
 
@@ -149,10 +148,10 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
-    """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
-    # Each source and revision has a folder: a new one is fetched next to the one in use. A folder
-    # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
-    # name.
+    """Add a source to the warm-up Job; return its path in pods, `mounted` with `mountModel`."""
+    # Each source and revision has a folder: a new one is downloaded next to the one in use. A
+    # folder that is mounted alone is filled by another script (`pods/model_cache.py`), so it has
+    # another name.
     form = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -226,12 +225,12 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
 
 
 def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Mount or downloads the model's files, and names the model in the engine's arguments."""
+    """Mount or download the model's files, and pass the model to the engine."""
     if ctx.model is None or ctx.files is None:
         return pods, []
     wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
-    for pod in pods.each:
+    for pod in pods.all:
         taken = list(
             pod.taken(
                 [mount["mountPath"] for mount in ctx.files.mounts],
@@ -253,7 +252,7 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 and multinode.launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
             )
         )
-        if pod.leads or starts_engine:
+        if pod.is_leader or starts_engine:
             built, problems = _served(pod, wanted)
             findings += problems
         pods = pods.put(_with_files(built, ctx.model, ctx.files))

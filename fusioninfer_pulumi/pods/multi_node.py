@@ -46,8 +46,8 @@ def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = explicit or ctx.launcher
     sizes = _sizes(args, ctx.nodes, launcher)
-    for pod in pods.each:
-        if pod.leads or launcher is not Launcher.RAY:
+    for pod in pods.all:
+        if pod.is_leader or launcher is not Launcher.RAY:
             completed, problems = _completed(pod, pods.leader, sizes, launcher)
             pods = pods.put(completed)
             findings += problems
@@ -67,7 +67,7 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Para
 def _completed(
     pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
-    if not pod.leads and not pod.has_command:
+    if not pod.is_leader and not pod.has_command:
         # It runs the leader's command line, which is complete already.
         run = leader.container
         return pod.with_fields(**{key: run[key] for key in ("command", "args") if key in run}), []
@@ -91,7 +91,7 @@ def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Give the workers their own template if a replica has workers."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
-    return replace(pods, worker=pods.worker or replace(pods.leader, leads=False)), []
+    return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
 
 
 def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -111,8 +111,8 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
             for key in ("command", "args")
-            if has_output(leader.own.get(key))
-            for at in output_paths(leader.own[key], (*leader.container_path, key))
+            if has_output(leader.user_container.get(key))
+            for at in output_paths(leader.user_container[key], (*leader.container_path, key))
         ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
@@ -122,7 +122,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
         # The arguments that passes added to it are for the engine, which runs on the leader.
-        explicit = worker.own.get("command") or worker.own.get("args")
+        explicit = worker.user_container.get("command") or worker.user_container.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and explicit:
             message = (
                 "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "

@@ -38,7 +38,7 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return name of a container that the user brought as a sidecar, None when there is none.
+    """Return the name of the user's own sidecar container, None without one.
 
     It is a known sidecar, or listens on the pool's port.
     """
@@ -70,12 +70,12 @@ def plan_sidecar(
     spec: Mapping[str, Any],
     ports: tuple[int, int],
 ) -> tuple[SidecarPlan, list[Finding]]:
-    """Plan the sidecar of a paired role whose leaders have a spec; the ports are pool's, engine's.
+    """Plan the sidecar of a prefill/decode role.
 
-    `setup` is the engine's KV connector.
+    `setup` is the engine's KV connector, `ports` are the pool's port and the engine's.
     """
     pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
-    assert pairing is not None, "only paired roles have a sidecar"
+    assert pairing is not None, "only prefill/decode roles have a sidecar"
     findings: list[Finding] = []
     family = choose_sidecar_family(args.image, args.family, pairing.family)
     if isinstance(family, Finding):
@@ -223,10 +223,11 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
 
 
 def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
-    """Return what the sidecar finds where a ServiceAccount's token would be.
+    """Return the volume at the ServiceAccount token's path in the sidecar.
 
-    A token of its own if it uses one, as the API server would mount it. Else an empty volume: an
-    account's token is mounted into every container, wherever nothing else is.
+    It is a projected token if the sidecar needs one, in the form that the API server mounts. Else
+    it is an empty volume, because the API server mounts a token into every container that has
+    no volume at this path.
     """
     if planned.account is None:
         if spec.get("automountServiceAccountToken") is False:

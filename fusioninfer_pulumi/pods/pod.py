@@ -1,4 +1,4 @@
-"""The pods of one replica, what passes decide about them, and what is known before they run."""
+"""The pods of one replica, the plans that passes add to them, and the input of the passes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, TAKEN_BY_TEMPL
 
 Template = Mapping[str, Any]
 
-PAIRED = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
+PD_ROLES = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 
 
 #: Fields of a container that its command line is read from.
@@ -41,13 +41,13 @@ _COMMAND_FIELDS = ("command", "args", "image", "name", "env")
 
 
 class Commands:
-    """Reads the command lines of a role's containers, equal ones once."""
+    """Parsed command lines of a role's containers; equal ones are parsed once."""
 
     def __init__(self) -> None:
         self._read: list[tuple[tuple[Any, ...], EngineCommand]] = []
 
     def of(self, container: Mapping[str, Any]) -> EngineCommand:
-        """Return what the command line of a container says."""
+        """Return the parsed command line of a container."""
         parts = tuple(container.get(key) for key in _COMMAND_FIELDS)
         for known, command in self._read:
             if known == parts:
@@ -102,14 +102,14 @@ class SidecarPlan:
 
 @dataclass(frozen=True)
 class KvTransferPlan:
-    """How the pods of a role hand their KV cache over.
+    """The KV cache transfer of a role.
 
     Attributes:
         pool_port: Port that clients and the endpoint picker use.
         engine_port: Port that the engine listens on; the pool's without a sidecar.
-        moved_from: Ports that the template means the engine by, and that became `engine_port`.
-        connector: How the engine hands its KV cache over, None where that is not known.
-        brought: Name of the template's own sidecar, None without one.
+        moved_from: The engine's ports in the user's template, which become `engine_port`.
+        connector: The engine's KV connector, None if it is unknown.
+        user_sidecar: Name of the sidecar in the user's template, None without one.
     """
 
     pool_port: int
@@ -122,14 +122,14 @@ class KvTransferPlan:
 
 @dataclass
 class ModelFiles:
-    """What a pod gets for its model.
+    """Volumes, mounts, downloads and variables of a pod for its model.
 
     Attributes:
         model: What the engine loads: a repository of Hugging Face, or a path.
         revision: Revision that the engine fetches.
         adapters: Repository or path of each adapter by its name.
-        fetched: Source and folder of what init containers fetch, with what each mounts.
-        warmed: Source and folder of what the warm-up fetches.
+        fetched: Source, folder and mount of each download by an init container.
+        warmed: Source and folder of each download by the warm-up Job.
         images: Whether images are mounted as volumes.
     """
 
@@ -150,19 +150,19 @@ class Pod:
 
     Attributes:
         path: The user's field.
-        written: The template before the first pass: the user's, with the defaults of presets and
-            with `podLabels` and `podAnnotations`.
+        user_template: The user's template, with the defaults of presets, `podLabels` and
+            `podAnnotations`.
         template: The generated template. A pass creates a new one, and only appends to lists, so
             that indexes stay those of the user's template.
-        leads: Whether it is the template of leaders, or of every pod of the role.
+        is_leader: Whether it is the template of leaders, or of every pod of the role.
         commands: The command lines that were read of the role's pods.
     """
 
     path: Location
-    written: Template
+    user_template: Template
     template: Template
     name: str
-    leads: bool
+    is_leader: bool
     commands: Commands = field(default_factory=Commands, repr=False, compare=False)
 
     @property
@@ -177,19 +177,19 @@ class Pod:
         return _named(self.template, self.name)[1]
 
     @property
-    def own(self) -> Mapping[str, Any]:
+    def user_container(self) -> Mapping[str, Any]:
         """The user's serving container."""
-        return _named(self.written, self.name)[1]
+        return _named(self.user_template, self.name)[1]
 
     @property
     def container_path(self) -> Location:
         """Path of the serving container."""
-        return (*self.path, "spec", "containers", _named(self.written, self.name)[0])
+        return (*self.path, "spec", "containers", _named(self.user_template, self.name)[0])
 
     @property
     def command_path(self) -> Location:
         """Path of `args`, or of `command` where only that is set."""
-        command = self.own.get("command") and not self.own.get("args")
+        command = self.user_container.get("command") and not self.user_container.get("args")
         return (*self.container_path, "command" if command else "args")
 
     @property
@@ -200,7 +200,7 @@ class Pod:
     @property
     def user_command(self) -> EngineCommand:
         """The user's command line."""
-        return self.commands.of(self.own)
+        return self.commands.of(self.user_container)
 
     @property
     def has_command(self) -> bool:
@@ -299,12 +299,11 @@ class RolePods:
         engine_command: The engine's command line, before a launcher hides it in a script; None
             until `read_engine`.
         port: Port on which the pods serve, likewise.
-        kv: How the KV cache is handed over, None where nothing asks for it.
-        traced: Whether the engine traces.
-        offload: What the offloading of its KV cache takes, None where nothing is offloaded.
-        revision: Hash of what the finished pods are made of, so that neither the service's own
-            metadata nor a replica count changes it. An Output, whose value is not known yet,
-            counts as a placeholder.
+        kv: The KV cache transfer, None without one.
+        traced: Whether the engine sends traces.
+        offload: Arguments and volumes of KV cache offloading, None without it.
+        revision: Hash of the finished templates. Neither the service's metadata nor a replica
+            count changes it. Outputs, whose values are not known yet, count as placeholders.
         pair_revision: Hash of what prefill and decode engines compare before they exchange a KV
             cache; empty where it is unknown, and without an endpoint picker that pairs the pods.
     """
@@ -346,36 +345,36 @@ class RolePods:
         return str(first) if first == last else f"{first} to {last}"
 
     @property
-    def each(self) -> list[Pod]:
+    def all(self) -> list[Pod]:
         """The leader, then the worker where there is one."""
         return [pod for pod in (self.leader, self.worker) if pod is not None]
 
     @property
-    def written(self) -> list[Pod]:
+    def user_pods(self) -> list[Pod]:
         """The first pod of each template that the user wrote."""
-        return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
+        return [pod for pod in self.all if pod.is_leader or pod.path != self.leader.path]
 
     def put(self, pod: Pod) -> RolePods:
         """Return these pods with the leader or the worker replaced."""
-        return replace(self, leader=pod) if pod.leads else replace(self, worker=pod)
+        return replace(self, leader=pod) if pod.is_leader else replace(self, worker=pod)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What follows from the spec alone, before the first pass; no pass changes it.
+    """The input of all passes of a role; no pass changes it.
 
     Attributes:
         role: The role after presets, with the model's size in its `startup`.
-        written: Its pods before the first pass.
-        launcher: How they find each other, None for single pods.
-        pairing: Of prefill with decode, None for other services and other roles.
-        shape: What the service is.
+        user_pods: The role's pods before the first pass.
+        launcher: Launcher of multi-node replicas, None for single pods.
+        pairing: Settings of prefill/decode pods, None for other services and roles.
+        shape: Layout, gang and scheduler of the service.
     """
 
     meta: ServiceMeta
     position: int
     role: RoleArgs
-    written: RolePods
+    user_pods: RolePods
     nodes: int
     launcher: Launcher | None
     model: ModelArgs | None
@@ -389,7 +388,7 @@ class Context:
         return ("roles", self.position, *field)
 
 
-#: Adds one feature to the pods of a role; its findings are the parts that it left out.
+#: Adds one feature to the pods of a role; its findings name what could not be added.
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
 
 
 def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
@@ -39,7 +39,7 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     elif ctx.shape.queue and ctx.shape.scheduler:
         # Without our PodGroup, Volcano creates one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
-    for pod in pods.each:
+    for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         pods = pods.put(_with_metadata(built, user_labels, {**_annotations(pod), **annotations}))
@@ -53,10 +53,10 @@ def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
 
 def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the labels of the role; of a template's own metadata nothing else stays."""
-    for pod in pods.each:
+    for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
-        paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
+        part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
+        paired = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
         pod_labels = {**paired, **user_labels, **role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []

@@ -41,7 +41,7 @@ def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add the leader's probes: whether it serves, and how long it may take until it does."""
+    """Add a readiness probe and, with `startup`, a startup probe to the leader."""
     command = pods.command
     probes: dict[str, Any] = {}
     if command.engine is not None:
@@ -55,7 +55,7 @@ def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }
-        if "readinessProbe" not in pods.leader.own:
+        if "readinessProbe" not in pods.leader.user_container:
             probes["readinessProbe"] = probe
         if ctx.role.startup is not None:
             # Failures, one every ten seconds, until the container is restarted.
@@ -87,18 +87,18 @@ def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Findin
     command = pods.command
     if command.engine is None:
         return pods, []
-    for pod in pods.each:
+    for pod in pods.all:
         pods = pods.put(_graceful(pod, command.drain_seconds))
     return pods, []
 
 
 def _graceful(pod: Pod, drain: int) -> Pod:
     allowed = pod.spec.get(GRACE)
-    # Anything but a number is an Output, or for the API server to judge.
+    # Anything but a number is an Output, or is rejected by the API server.
     enough = allowed is None or (isinstance(allowed, int) and allowed > PAUSE_SECONDS)
-    if "lifecycle" in pod.own or not enough:
+    if "lifecycle" in pod.user_container or not enough:
         return pod
-    seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
+    seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
     pausing = pod.with_fields(lifecycle=pause)
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)

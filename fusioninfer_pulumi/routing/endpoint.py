@@ -98,41 +98,30 @@ def find_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
         for listener in select_listeners(parent)
         if refusal(parent, listener, namespace, router.route.hostnames or ()) is None
     ]
-    reached.sort(key=lambda reachable: not _terminates_tls(reachable[0]))
+    reached.sort(key=lambda reachable: reachable[0]["protocol"] != "HTTPS")
     for host in hostnames:
         for listener, _ in reached:
             if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):
-                return _endpoint(listener, host)
+                return _endpoint(listener["protocol"], listener["port"], host)
     if hostnames:
-        return _endpoint_of_ports(hostnames[0], router.parents)
+        # No listener is known, but perhaps its port.
+        ports = {parent.port for parent in router.parents}
+        port = ports.pop() if len(ports) == 1 else None
+        return _endpoint("HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP", port, hostnames[0])
     for listener, _ in reached:
         named = listener.get("hostname")
         if named and not _is_wildcard(named):
-            return _endpoint(listener, named)
+            return _endpoint(listener["protocol"], listener["port"], named)
     if router.gateway is not None:
         for listener, parent in reached:
             if parent.name == router.gateway.name:
-                return _endpoint(listener, None)
+                return _endpoint(listener["protocol"], listener["port"], None)
     return None
 
 
-def _endpoint(listener: Mapping[str, Any], host: Any) -> Endpoint:
-    scheme = "https" if _terminates_tls(listener) else "http"
-    port = listener["port"]
+def _endpoint(protocol: str, port: int | None, host: Any) -> Endpoint:
+    scheme = protocol.lower()
     return Endpoint(scheme, host, None if port == _DEFAULT_PORTS[scheme] else port)
-
-
-def _endpoint_of_ports(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
-    """Return the endpoint where no listener is known, but perhaps the port of one."""
-    ports = {parent.port for parent in parents}
-    port = ports.pop() if len(ports) == 1 else None
-    if port == _DEFAULT_PORTS["https"]:
-        return Endpoint("https", host, None)
-    return Endpoint("http", host, None if port == _DEFAULT_PORTS["http"] else port)
-
-
-def _terminates_tls(listener: Mapping[str, Any]) -> bool:
-    return bool(listener["protocol"] == "HTTPS")
 
 
 def _is_wildcard(host: Any) -> bool:

@@ -36,6 +36,7 @@ from fusioninfer_pulumi.kube.containers import field_variable, overlay
 from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
     ServiceMeta,
+    build_object,
     granted_role,
     metadata,
     role_binding,
@@ -53,7 +54,7 @@ CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
-#: Seconds in which a picker may finish its streams, as in upstream's charts.
+#: Seconds that a terminating picker gets to finish its streams, as in upstream's charts.
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker rejects new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
@@ -206,12 +207,8 @@ def plan_epp(
 
 def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the ConfigMap."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(meta, epp.config_name),
-        "data": {CONFIG_KEY: epp.config},
-    }
+    named = metadata(meta, epp.config_name)
+    return build_object("v1", "ConfigMap", named, data={CONFIG_KEY: epp.config})
 
 
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
@@ -222,21 +219,17 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     built = metadata(meta, epp.name)
     if epp.args.replicas > 1:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": built,
-        "spec": {
-            "replicas": epp.args.replicas,
-            "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
-            "selector": {"matchLabels": epp.pod_labels},
-            "template": overlay(pod_template(epp), epp.args.template or {}),
-        },
+    spec = {
+        "replicas": epp.args.replicas,
+        "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
+        "selector": {"matchLabels": epp.pod_labels},
+        "template": overlay(pod_template(epp), epp.args.template or {}),
     }
+    return build_object("apps/v1", "Deployment", built, spec=spec)
 
 
 def pod_template(epp: EppPlan) -> Manifest:
-    """Return the picker's pods without what the user wrote of them."""
+    """Return the generated pod template, without the user's overrides."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:
@@ -310,28 +303,21 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     `protocol` is the `appProtocol` that the gateway asks for.
     """
     ports = [
-        {
-            "name": "grpc-ext-proc",
-            "port": GRPC_PORT,
-            "protocol": "TCP",
-            "appProtocol": protocol,
-        },
-        {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
+        {**_port("grpc-ext-proc", GRPC_PORT), "appProtocol": protocol},
+        _port("grpc-health", HEALTH_PORT),
     ]
     if epp.args.metrics is not MetricsMode.OFF:
-        ports.append(
-            {"name": object_names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"}
-        )
+        ports.append(_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
     # Engines that publish their KV events to a picker reach it by its Service.
     events = find_event_port(epp.config)
     if events is not None and events not in [port["port"] for port in ports]:
-        ports.append({"name": "kv-events", "port": events, "protocol": "TCP"})
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(meta, epp.name),
-        "spec": {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports},
-    }
+        ports.append(_port("kv-events", events))
+    spec = {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports}
+    return build_object("v1", "Service", metadata(meta, epp.name), spec=spec)
+
+
+def _port(name: str, number: int) -> Manifest:
+    return {"name": name, "port": number, "protocol": "TCP"}
 
 
 _READ = ("get", "list", "watch")

@@ -1,7 +1,6 @@
-"""What is known of each gateway implementation that serves InferencePools.
+"""Facts about the gateway implementations that support InferencePools, one row for each.
 
-This is the only place that knows it: a gateway is a row. The name of a GatewayClass does not tell
-which implementation is behind it, so users name the implementation.
+The name of a GatewayClass does not identify its implementation, so users name it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class EppTls(str, enum.Enum):
-    """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
+    """TLS between a gateway and the endpoint picker. No gateway verifies the certificate."""
 
     ALWAYS = "always"  #: TLS, not configurable
     BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
@@ -62,15 +61,10 @@ def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterato
     if not is_output(meta.namespace):
         # Istio takes a short name for one of the rule's own namespace, but advises against it.
         host = f"{host}.{meta.namespace}.svc.cluster.local"
-    yield {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "DestinationRule",
-        "metadata": metadata(meta, epp.name),
-        "spec": {
-            "host": host,
-            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
-        },
-    }
+    policy = {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}
+    spec = {"host": host, "trafficPolicy": policy}
+    named = metadata(meta, epp.name)
+    yield build_object("networking.istio.io/v1", "DestinationRule", named, spec=spec)
 
 
 # The load balancer's own limit is 30 s for a whole answer, which a stream exceeds; upstream's
@@ -96,12 +90,8 @@ def _gke_extras(
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
     ):
-        yield {
-            "apiVersion": "networking.gke.io/v1",
-            "kind": kind,
-            "metadata": metadata(meta, target["name"]),
-            "spec": {"targetRef": target, "default": default},
-        }
+        spec, named = {"targetRef": target, "default": default}, metadata(meta, target["name"])
+        yield build_object("networking.gke.io/v1", kind, named, spec=spec)
 
 
 #: Builds the NetworkPolicyPeers that match the proxies of a Gateway, of the Gateway's name and
@@ -139,8 +129,7 @@ class Implementation:
     Attributes:
         gateway_class: The GatewayClass that it is usually installed with.
         picker_tls: How it speaks to the endpoint picker.
-        honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None when that is
-            not known.
+        honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None if unknown.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.

@@ -1,4 +1,4 @@
-"""The HTTPRoute: plan and object, the Gateways that it attaches to, and external routes."""
+"""The HTTPRoute, the Gateways that it attaches to, and the ReferenceGrants of both."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
 from fusioninfer_pulumi.routing.service_gateway import API_VERSION, GROUP, GatewayPlan
@@ -54,7 +54,7 @@ class RulePlan:
         request_timeout: Timeout that it gets, None to leave it as it is.
     """
 
-    written: Mapping[str, Any]
+    spec: Mapping[str, Any]
     defaulted: bool
     corrected: frozenset[int]
     request_timeout: str | None
@@ -62,12 +62,12 @@ class RulePlan:
     @property
     def backends(self) -> Sequence[Mapping[str, Any]]:
         """The user's backends."""
-        return self.written.get("backendRefs") or ()
+        return self.spec.get("backendRefs") or ()
 
     @property
     def matches(self) -> Sequence[Mapping[str, Any]]:
         """Its conditions; an empty one takes every request."""
-        return self.written.get("matches") or ({},)
+        return self.spec.get("matches") or ({},)
 
 
 @dataclass(frozen=True)
@@ -222,16 +222,11 @@ def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
         "rules": [_http_route_rule(rule, route) for rule in route.rules],
     }
     spec = {key: value for key, value in fields.items() if value is not None}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "HTTPRoute",
-        "metadata": metadata(meta, route.name),
-        "spec": spec,
-    }
+    return build_object(API_VERSION, "HTTPRoute", metadata(meta, route.name), spec=spec)
 
 
 def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
-    built = dict(rule.written)
+    built = dict(rule.spec)
     if rule.defaulted:
         shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
         built["backendRefs"] = shares or [dict(route.backend)]
@@ -244,6 +239,105 @@ def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
             for index, ref in enumerate(rule.backends)
         ]
     if rule.request_timeout is not None:
-        timeouts = rule.written.get("timeouts") or {}
+        timeouts = rule.spec.get("timeouts") or {}
         built["timeouts"] = {"request": rule.request_timeout, **timeouts}
     return built
+
+
+@dataclass(frozen=True)
+class GrantPlan:
+    """A reference into another namespace, which needs a ReferenceGrant there.
+
+    Attributes:
+        at: Field that makes the reference, for findings.
+        namespace: Namespace that is referred to; may be an Output where it is the service's.
+        from_namespace: Namespace of what refers; may be an Output where it is the service's.
+        to_group: API group of what is referred to; empty for the core group.
+    """
+
+    at: Location
+    name: str
+    namespace: Any
+    from_kind: str
+    from_namespace: Any
+    to_group: str
+    to_kind: str
+    to_name: str
+
+
+def needed_grants(
+    backend: Mapping[str, Any],
+    namespace: Any,
+    at: Location,
+    args: RoleArgs,
+    route: RoutePlan | None,
+    gateway: GatewayPlan | None,
+) -> Iterator[GrantPlan]:
+    """Return the grants for references of the route and of the Gateway, and of external routes.
+
+    `backend` is what external routes have to lead to.
+    """
+    for field, owner, kind, origin, ref in _references(backend, namespace, args, route, gateway):
+        target = ref.get("namespace", namespace)
+        other = target if origin is namespace else origin
+        if is_output(other) or is_known_equal(other, namespace):
+            continue
+        yield GrantPlan(
+            at=(*at, *field),
+            name=object_names.reference_grant("" if is_output(origin) else str(origin), owner),
+            namespace=target,
+            from_kind=kind,
+            from_namespace=origin,
+            to_group=str(ref.get("group", "")),
+            to_kind=str(ref["kind"]),
+            to_name=str(ref["name"]),
+        )
+
+
+def _references(
+    backend: Mapping[str, Any],
+    namespace: Any,
+    args: RoleArgs,
+    route: RoutePlan | None,
+    gateway: GatewayPlan | None,
+) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
+    """Yield each reference with its field, a name for its grant, and its kind and namespace."""
+    for index, rule in enumerate(route.rules if route is not None else ()):
+        assert route is not None
+        at: Location = ("httproute", "rules", index)
+        refs = [((*at, "backendRefs", number), ref) for number, ref in enumerate(rule.backends)]
+        for number, item in enumerate(rule.spec.get("filters") or ()):
+            mirror = item.get("requestMirror")
+            if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
+                field = (*at, "filters", number, "requestMirror", "backendRef")
+                refs.append((field, mirror["backendRef"]))
+        for field, ref in refs:
+            yield field, route.name, "HTTPRoute", namespace, {"kind": "Service", **ref}
+    for index, listener in enumerate(gateway.listeners if gateway is not None else ()):
+        assert gateway is not None
+        for number, ref in enumerate((listener.get("tls") or {}).get("certificateRefs") or ()):
+            field = ("gateway", "listeners", index, "tls", "certificateRefs", number)
+            yield field, gateway.name, "Gateway", namespace, {"kind": "Secret", **ref}
+    for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
+        if external.namespace is not None:
+            field = ("httproute", "refs", index, "namespace")
+            yield field, backend["name"], "HTTPRoute", external.namespace, backend
+
+
+def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
+    """Build one ReferenceGrant for each namespace that is referred to, or from."""
+    by_name: dict[tuple[str, str], list[GrantPlan]] = {}
+    for grant in grants:
+        by_name.setdefault((grant.namespace, grant.name), []).append(grant)
+    for (namespace, name), merged in by_name.items():
+        targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in merged}
+        kind, origin = merged[0].from_kind, merged[0].from_namespace
+        spec = {
+            "from": [{"group": GROUP, "kind": kind, "namespace": origin}],
+            "to": [
+                {"group": group, "kind": kind, "name": target}
+                for group, kind, target in sorted(targets)
+            ],
+        }
+        named = {**metadata(meta, name), "namespace": namespace}
+        yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", named, spec=spec)

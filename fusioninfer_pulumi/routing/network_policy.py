@@ -1,7 +1,7 @@
-"""NetworkPolicies: who reaches which pods.
+"""NetworkPolicies of the service's pods.
 
-A policy lists who may connect and excludes everyone else; the kubelet's probes pass. Egress is not
-limited, and neither is RDMA, which no NetworkPolicy sees.
+A policy lists who may connect and excludes everyone else except the kubelet's probes. Egress is
+not restricted, and RDMA traffic bypasses NetworkPolicies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.kv_cache_transfer import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
@@ -26,7 +26,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 @dataclass(frozen=True)
 class NetworkPolicyPlan:
-    """Who reaches the pods of a service from outside of it.
+    """Peers outside of the service that may connect to its pods.
 
     Attributes:
         gateway: NetworkPolicyPeers that match the gateway's proxies.
@@ -138,12 +138,8 @@ def picker_pods(epp: EppPlan) -> Manifest:
 def _policy(
     meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": metadata(meta, name),
-        "spec": {**pods, "policyTypes": ["Ingress"], "ingress": ingress},
-    }
+    spec = {**pods, "policyTypes": ["Ingress"], "ingress": ingress}
+    return build_object("networking.k8s.io/v1", "NetworkPolicy", metadata(meta, name), spec=spec)
 
 
 def _ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
@@ -50,11 +50,11 @@ class PoolPlan:
 
 
 def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
-    """Return component types whose leaders the pool holds.
+    """Return the component types whose leaders are in the pool.
 
-    All of them where the endpoint picker pairs prefill with decode. Else those that answer a
-    request alone, which prefill pods do not: they return one token only. A selector cannot match
-    "one of two types", so decoders win over workers where prefillers have to stay out.
+    All types if the endpoint picker pairs prefill with decode. Else the pool excludes prefill
+    pods, which return only one token. A selector cannot match one of two types, so the pool then
+    has decoders rather than workers.
     """
     types = frozenset(role.component_type for role in roles)
     if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
@@ -88,20 +88,14 @@ def plan_pool(
 
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
     """Build the InferencePool; `epp` is the name of the endpoint picker's Service."""
-    return {
-        "apiVersion": f"{object_names.POOL_GROUP}/v1",
-        "kind": object_names.POOL_KIND,
-        "metadata": metadata(meta, pool.name),
-        "spec": {
-            "selector": {"matchLabels": dict(pool.selector)},
-            "targetPorts": [{"number": port} for port in pool.ports],
-            "endpointPickerRef": {
-                "name": epp,
-                "port": {"number": GRPC_PORT},
-                "failureMode": pool.failure_mode.value,
-            },
-        },
+    picker_port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
+    spec = {
+        "selector": {"matchLabels": dict(pool.selector)},
+        "targetPorts": [{"number": port} for port in pool.ports],
+        "endpointPickerRef": {"name": epp, "port": picker_port, "failureMode": mode},
     }
+    version, named = f"{object_names.POOL_GROUP}/v1", metadata(meta, pool.name)
+    return build_object(version, object_names.POOL_KIND, named, spec=spec)
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
@@ -184,9 +178,6 @@ def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> 
         shares = rule.weights.items()
         targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
-    return {
-        "apiVersion": plan.api_version,
-        "kind": object_names.REWRITE_KIND,
-        "metadata": metadata(meta, plan.name),
-        "spec": {"poolRef": pool_reference(pool), "rules": rules},
-    }
+    spec = {"poolRef": pool_reference(pool), "rules": rules}
+    named = metadata(meta, plan.name)
+    return build_object(plan.api_version, object_names.REWRITE_KIND, named, spec=spec)

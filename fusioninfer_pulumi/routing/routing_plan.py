@@ -1,4 +1,4 @@
-"""How requests reach the pods of a service with a router role: the plan, and its objects."""
+"""Routing of a service with a router role: the plan and its objects."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from fusioninfer_pulumi.routing.epp import (
     plan_epp,
 )
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation
-from fusioninfer_pulumi.routing.grants import GrantPlan, needed_grants, reference_grants
 from fusioninfer_pulumi.routing.http_route import (
+    GrantPlan,
     ParentPlan,
     RoutePlan,
     http_route,
+    needed_grants,
     plan_parents,
     plan_route,
+    reference_grants,
 )
 from fusioninfer_pulumi.routing.network_policy import (
     NetworkPolicyPlan,
@@ -70,7 +72,7 @@ class PickerPlan:
 
 @dataclass(frozen=True)
 class Routing:
-    """How requests reach the pods of a service with a router role.
+    """Routing of a service with a router role.
 
     Attributes:
         service: Name of the service.

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.routing.gateway_implementations import (
     IMPLEMENTATIONS,
     UNKNOWN,
@@ -67,9 +67,8 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
         "listeners": list(gateway.listeners or _LISTENERS),
     }
     for field in _PASSED_ON:
-        value = getattr(gateway, field)
-        if value is not None:
-            spec[GatewayArgs.model_fields[field].alias or field] = value
+        if getattr(gateway, field) is not None:
+            spec[GatewayArgs.model_fields[field].alias or field] = getattr(gateway, field)
     return GatewayPlan(object_names.gateway(service), gateway.annotations, spec)
 
 
@@ -78,9 +77,4 @@ def gateway_object(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     built = metadata(meta, gateway.name)
     if gateway.annotations:
         built["annotations"] = {**built.get("annotations", {}), **gateway.annotations}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Gateway",
-        "metadata": built,
-        "spec": dict(gateway.spec),
-    }
+    return build_object(API_VERSION, "Gateway", built, spec=dict(gateway.spec))

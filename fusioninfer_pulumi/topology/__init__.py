@@ -1,1 +1,1 @@
-"""How many pods a service has, and which are scheduled together: LeaderWorkerSets and PodGroups."""
+"""LeaderWorkerSets and PodGroups of a service, and the capacity model."""

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, total
 from fusioninfer_pulumi.topology.capacity_model import GangForm
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -221,12 +221,9 @@ def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
     own_labels = {labels.SERVICE: plan.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
-    return {
-        "apiVersion": NATIVE_API_VERSION if gang.native else API_VERSION,
-        "kind": KIND,
-        "metadata": metadata(plan, gang.pod_group, own_labels),
-        "spec": {key: value for key, value in fields.items() if value is not None},
-    }
+    version = NATIVE_API_VERSION if gang.native else API_VERSION
+    spec = {key: value for key, value in fields.items() if value is not None}
+    return build_object(version, KIND, metadata(plan, gang.pod_group, own_labels), spec=spec)
 
 
 def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RestartPolicy, SubGroupPolicyType
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels, scheduling_group
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, resolve_rollout
 from fusioninfer_pulumi.topology.service_topology import Topology
@@ -48,12 +48,7 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
         spec["startupPolicy"] = role.args.startup_policy.value
     if role.args.network_config is not None:
         spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": metadata(plan, planned.name, own_labels),
-        "spec": spec,
-    }
+    return build_object(API_VERSION, KIND, metadata(plan, planned.name, own_labels), spec=spec)
 
 
 def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:

@@ -69,9 +69,9 @@ class RolePlan:
         lws: The LeaderWorkerSets of all serving groups, group by group; none when the role is
             scaled to zero.
         nodes: Pods in one replica.
-        launcher: How the pods of a replica find each other, None for single pods.
-        scaled_externally: Whether something else, such as an autoscaler, sets the replicas of its
-            one LeaderWorkerSet once it exists; only for layout PerRole.
+        launcher: Launcher of multi-node replicas, None for single pods.
+        scaled_externally: Whether an autoscaler sets the replicas of its only LeaderWorkerSet;
+            only with layout PerRole.
     """
 
     position: int
@@ -99,7 +99,7 @@ class RolePlan:
 
     @property
     def component_type(self) -> ComponentType:
-        """What the role does."""
+        """Its component type."""
         return self.args.component_type
 
     @property
@@ -207,7 +207,7 @@ class RoleRollout:
 
 
 def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
-    """Return the settings of a role: its own, else the service's, else the defaults."""
+    """Return the role's settings, else the service's, else the defaults."""
     strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
     timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:

@@ -1,4 +1,4 @@
-"""The pods of a service, their gangs and Service, and how many run on some accelerators."""
+"""The pods of a service, their gangs and Service, and their capacity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
@@ -109,13 +109,7 @@ def serving_service(plan: Topology) -> dict[str, Any]:
         selector[labels.COMPONENT_TYPE] = types[0].value
     reference = service_reference(plan.service, plan.roles, plan.shape)
     name, port = reference["name"], reference["port"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(plan, name, {labels.SERVICE: plan.service}),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": selector,
-            "ports": [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}],
-        },
-    }
+    ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
+    spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
+    named = metadata(plan, name, {labels.SERVICE: plan.service})
+    return build_object("v1", "Service", named, spec=spec)

@@ -23,15 +23,24 @@ from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors
 
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
-LIMITS = {"maxPrefixBlocksToMatch": 256, "lruCapacityPerServer": 31250}
+
+
+def prefix_parameters(block: Mapping[str, int], blocks: int = 2048) -> dict[str, int]:
+    limits = {"maxPrefixBlocksToMatch": blocks, "lruCapacityPerServer": 31250}
+    return {"autoTune": False, **block, **limits}
+
 
 PD = "pd-disaggregation"
 PLAIN = [each.value for each in Strategy if each.value != PD]
 
 Plugins = list[dict[str, Any]]
 
-CHARACTERS: Plugins = [{"type": "prefix-cache-scorer", "parameters": {"blockSize": 5, **LIMITS}}]
-TOKENS: Plugins = [{"type": "prefix-cache-scorer", "parameters": LIMITS}]
+CHARACTERS: Plugins = [
+    {"type": "prefix-cache-scorer", "parameters": prefix_parameters({"blockSize": 256})}
+]
+TOKENS: Plugins = [
+    {"type": "prefix-cache-scorer", "parameters": prefix_parameters({"blockSizeTokens": 64})}
+]
 PRODUCER: Plugins = [
     {"type": "approx-prefix-cache-producer", "parameters": {"lruCapacityPerServer": 31250}},
     {"type": "prefix-cache-scorer"},
@@ -104,17 +113,18 @@ def test_documented_configuration_is_generated(strategy: str, scorers: Any) -> N
 @pytest.mark.parametrize(
     ("family", "block_size", "parameters"),
     [
-        ("gaie-1.2", 16, {"blockSize": 64, **LIMITS}),
-        ("gaie-1.3", 128, {"blockSize": 512, **LIMITS}),
-        ("gaie-1.4", 16, {"blockSizeTokens": 16, **LIMITS}),
-        ("gaie-1.5", 128, {"blockSizeTokens": 128, **LIMITS}),
+        # The limit in blocks keeps a reach of 131,072 tokens, of four characters each.
+        ("gaie-1.2", 16, prefix_parameters({"blockSize": 256})),
+        ("gaie-1.3", 128, prefix_parameters({"blockSize": 512}, 1024)),
+        ("gaie-1.4", 16, prefix_parameters({"blockSizeTokens": 64})),
+        ("gaie-1.5", 128, prefix_parameters({"blockSizeTokens": 128}, 1024)),
         # It would raise 16 to 64 and warn about it in its log.
         ("llm-d-0.9", 16, {"lruCapacityPerServer": 31250}),
         ("llm-d-0.10", 64, {"blockSizeTokens": 64, "lruCapacityPerServer": 31250}),
         ("llm-d-0.10", 128, {"blockSizeTokens": 128, "lruCapacityPerServer": 31250}),
     ],
 )
-def test_block_size_follows_the_engine(
+def test_prefix_blocks_are_the_engines_and_at_least_64_tokens(
     family: str, block_size: int, parameters: dict[str, int]
 ) -> None:
     first = config(family, "prefix-cache", block_size=block_size)["plugins"][0]

@@ -30,7 +30,7 @@ def test_every_container_of_leader_and_workers_gets_them() -> None:
     assert found == [ADDED, ADDED, [*ADDED, {"name": "OWN", "value": "$(ENTRY_ADDRESS)"}]] * 2
 
 
-def test_a_variable_of_the_containers_own_stays() -> None:
+def test_existing_variable_is_kept() -> None:
     own = {"name": "GROUP_SIZE", "value": "9"}
     found = environments(template=template(container(env=[own])), environment="Kthena")
     assert found == [[*ADDED[1:], own]] * 2

@@ -37,9 +37,7 @@ def test_every_manifest_of_the_documents_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_a_manifest_becomes_its_golden_objects(
-    name: str, golden: Callable[[str, Any], None]
-) -> None:
+def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any], None]) -> None:
     (args,) = load(FIXTURES / "inputs" / f"{name}.yaml")
     plan = plan_service(args)
     objects = list(workloads(plan))
@@ -49,7 +47,7 @@ def test_a_manifest_becomes_its_golden_objects(
     golden(name, objects if plan.shape.routers else whole)
 
 
-def test_a_gang_that_may_run_in_part_becomes_its_golden_objects(
+def test_partial_gang_renders_golden_objects(
     golden: Callable[[str, Any], None],
 ) -> None:
     (args,) = load(FIXTURES / "inputs" / "fusioninfer-story-4-disaggregated-multinode.yaml")

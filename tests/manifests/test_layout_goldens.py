@@ -28,7 +28,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_service_with_a_set_for_each_role_becomes_its_golden_objects(
+def test_layout_per_role_renders_golden_objects(
     case: str, golden: Callable[[str, Any], None]
 ) -> None:
     name, changes = CASES[case]

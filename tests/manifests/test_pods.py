@@ -47,7 +47,7 @@ def loose(**fields: Any) -> dict[str, Any]:
     return service(role(**fields), schedulingStrategy={"gangPolicy": {"mode": "Off"}})
 
 
-def test_everything_of_a_pod_template_reaches_a_single_pod() -> None:
+def test_pod_template_reaches_single_pod_unchanged() -> None:
     template = pod(FULL, SIDE, metadata=METADATA, **POD)
     built = body(loose(template=template))["workerTemplate"]
     assert built["spec"] == template["spec"]
@@ -55,7 +55,7 @@ def test_everything_of_a_pod_template_reaches_a_single_pod() -> None:
     assert built["metadata"]["labels"].items() >= METADATA["labels"].items()
 
 
-def test_leader_and_workers_get_everything_but_what_only_the_leader_serves_with() -> None:
+def test_workers_get_the_template_without_probes_ports_and_hooks() -> None:
     template = pod(FULL, SIDE, metadata=METADATA, **POD)
     built = body(loose(template=template, multinode=nodes(2, launcher="none")))
     given = copy.deepcopy(template["spec"])
@@ -67,7 +67,7 @@ def test_leader_and_workers_get_everything_but_what_only_the_leader_serves_with(
     assert built["workerTemplate"]["metadata"] == built["leaderTemplate"]["metadata"]
 
 
-def test_the_input_is_not_changed_by_building() -> None:
+def test_building_does_not_change_the_input() -> None:
     manifest = prefill_decode(
         {"template": pod(FULL, SIDE, metadata=METADATA, **POD), "multinode": nodes(2)}, {}
     )
@@ -76,7 +76,7 @@ def test_the_input_is_not_changed_by_building() -> None:
     assert manifest == before
 
 
-def test_ray_wraps_the_leader_and_the_workers_join() -> None:
+def test_ray_launcher_wraps_leader_command_and_workers_join() -> None:
     built = body(loose(template=pod(container(gpus=None)), multinode=nodes(2)))
     leader, worker = (
         built[key]["spec"]["containers"][0] for key in ("leaderTemplate", "workerTemplate")
@@ -90,13 +90,13 @@ def test_ray_wraps_the_leader_and_the_workers_join() -> None:
     assert list(leader)[:4] == ["name", "image", "command", "args"]
 
 
-def test_a_port_of_ray_that_is_there_is_not_added_again() -> None:
+def test_declared_ray_port_is_not_added_again() -> None:
     ports = [{"containerPort": 8000}, {"containerPort": 6379, "name": "mine"}]
     built = body(loose(template=pod(container(ports=ports)), multinode=nodes(2)))
     assert built["leaderTemplate"]["spec"]["containers"][0]["ports"] == ports
 
 
-def test_only_ray_has_a_port_of_its_own() -> None:
+def test_other_launchers_declare_no_ray_port() -> None:
     vllm = container(image="vllm/vllm-openai:v0.12.0", args=["--model", "m", "-tp", "2"])
     wide = loose(template=pod(vllm), multinode=nodes(2, launcher="multiprocessing"))
     leader = body(wide)["leaderTemplate"]["spec"]["containers"][0]
@@ -104,7 +104,7 @@ def test_only_ray_has_a_port_of_its_own() -> None:
     assert "ray" not in str(leader)
 
 
-def test_workers_that_are_recreated_early_wait_for_the_head() -> None:
+def test_recreated_workers_wait_for_the_ray_head() -> None:
     early = loose(multinode=nodes(2), restartPolicy="RecreateGroupOnPodRestart")
     script = body(early)["workerTemplate"]["spec"]["containers"][0]["args"][0]
     assert "until ray health-check --address=$LWS_LEADER_ADDRESS:6379" in script
@@ -112,7 +112,7 @@ def test_workers_that_are_recreated_early_wait_for_the_head() -> None:
     assert "until" not in body(after)["workerTemplate"]["spec"]["containers"][0]["args"][0]
 
 
-def test_separate_templates_are_used_as_they_are() -> None:
+def test_leader_and_worker_templates_are_used_unchanged() -> None:
     leader = pod(container(command=["lead"], args=["1"], readinessProbe=PROBE), hostname="lead")
     worker = pod(container(command=["join"], args=["2"], readinessProbe=PROBE), hostname="join")
     wide = role(template=None, multinode=nodes(2), leaderTemplate=leader, workerTemplate=worker)
@@ -136,7 +136,7 @@ PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
     ],
 )
 @pytest.mark.parametrize("count", [1, 2])
-def test_serving_pods_end_gracefully_unless_the_user_said_how(
+def test_serving_pods_shut_down_gracefully_unless_configured(
     own: dict[str, Any], seconds: int | None, paused: bool, count: int
 ) -> None:
     grace = {} if seconds is None else {"terminationGracePeriodSeconds": seconds}
@@ -153,9 +153,7 @@ def test_serving_pods_end_gracefully_unless_the_user_said_how(
 @pytest.mark.parametrize(
     ("timeout", "worker", "grace"), [("0", 20, 80), ("30", 50, 80), ("300", 320, 340)]
 )
-def test_an_engine_that_waits_for_its_requests_is_not_killed_before(
-    timeout: str, worker: int, grace: int
-) -> None:
+def test_grace_period_covers_the_shutdown_timeout(timeout: str, worker: int, grace: int) -> None:
     draining = container(args=[*container()["args"], "--shutdown-timeout", timeout])
     built = body(loose(template=pod(draining), multinode=nodes(2)))
     pauses = {"leaderTemplate": 20, "workerTemplate": worker}
@@ -177,7 +175,7 @@ def test_an_engine_that_waits_for_its_requests_is_not_killed_before(
         (container(readinessProbe=None), False),
     ],
 )
-def test_a_known_engine_gets_a_probe_unless_the_user_said_otherwise(
+def test_known_engine_gets_readiness_probe_unless_configured(
     serving: dict[str, Any], probed: bool
 ) -> None:
     whole = body(service(role(template=pod(serving))))["workerTemplate"]["spec"]
@@ -201,11 +199,13 @@ def test_a_known_engine_gets_a_probe_unless_the_user_said_otherwise(
         ({"restartPolicy": "RecreateGroupOnPodRestart"}, "RecreateGroupOnPodRestart"),
     ],
 )
-def test_groups_restart_by_a_policy_that_ends(fields: dict[str, Any], expected: str | None) -> None:
+def test_multi_node_groups_restart_only_after_start(
+    fields: dict[str, Any], expected: str | None
+) -> None:
     assert body(loose(**fields)).get("restartPolicy") == expected
 
 
-def test_settings_of_the_set_are_passed_on() -> None:
+def test_leader_worker_set_fields_are_passed_on() -> None:
     manifest = loose(
         multinode=nodes(5),
         startupPolicy="LeaderReady",
@@ -223,7 +223,7 @@ def test_settings_of_the_set_are_passed_on() -> None:
     assert built["subGroupPolicy"] == {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"}
 
 
-def test_the_metadata_of_the_service_is_on_its_objects_and_not_on_its_pods() -> None:
+def test_service_metadata_is_on_objects_and_not_on_pods() -> None:
     own = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
     manifest = prefill_decode(metadata={**own, "namespace": "models"})
     for each in rendered(manifest):
@@ -237,7 +237,7 @@ def test_the_metadata_of_the_service_is_on_its_objects_and_not_on_its_pods() -> 
         assert "note" not in template["metadata"]["annotations"]
 
 
-def test_a_gang_pod_names_its_group_and_its_task() -> None:
+def test_gang_pod_names_pod_group_and_task() -> None:
     templates = pod_templates(prefill_decode({"multinode": nodes(2)}, {}))
     assert [template["metadata"]["annotations"] for template in templates] == [
         {"scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": task}
@@ -254,10 +254,10 @@ def test_a_gang_pod_names_its_group_and_its_task() -> None:
         ({}, {"model": {"uri": "hf://org/name"}}),
     ],
 )
-def test_arguments_that_a_worker_gets_are_no_command_that_ray_loses(
+def test_ray_launcher_drops_arguments_added_to_workers(
     fields: dict[str, Any], spec: dict[str, Any]
 ) -> None:
-    """Its user wrote none: it only joins, and the engine runs on the leader."""
+    """The worker only joins Ray, and the engine runs on the leader."""
     image = "vllm/vllm-openai:v0.22.0"
     args = [] if "model" in spec else ["--model", "m"]
     wide = role(
@@ -271,8 +271,8 @@ def test_arguments_that_a_worker_gets_are_no_command_that_ray_loses(
     assert worker["args"] == ["ray start --address=$LWS_LEADER_ADDRESS:6379 --block"]
 
 
-def test_a_worker_template_keeps_what_its_user_wrote() -> None:
-    """The one that is derived from the leader's loses what serves."""
+def test_worker_template_keeps_its_probes_hooks_and_ports() -> None:
+    """A worker template that is copied from the leader loses them."""
     lasting = {"lifecycle": {"preStop": {"exec": {"command": ["/drain"]}}}}
     probe = {"livenessProbe": {"exec": {"command": ["/alive"]}}, "ports": [{"containerPort": 9}]}
     own = container(args=None, **lasting, **probe)

@@ -71,7 +71,7 @@ def test_what_changes_the_pods_changes_the_revision(other: dict[str, Any]) -> No
     assert revisions(other)["svc-inference-0"] != revisions(service())["svc-inference-0"]
 
 
-def test_a_change_of_one_role_leaves_the_revision_of_the_others() -> None:
+def test_changed_role_keeps_revisions_of_other_roles() -> None:
     before = revisions(prefill_decode())
     after = revisions(prefill_decode({}, {"template": pod(container(image="other:1"))}))
     assert [name for name in before if before[name] != after[name]] == [
@@ -80,7 +80,7 @@ def test_a_change_of_one_role_leaves_the_revision_of_the_others() -> None:
     ]
 
 
-def test_a_changed_worker_template_changes_the_revision() -> None:
+def test_changed_worker_template_changes_revision() -> None:
     def wide(image: str) -> dict[str, Any]:
         return service(
             role(

@@ -37,13 +37,13 @@ def spec(manifest: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_it_selects_the_leaders_that_answer_clients(
+def test_service_selects_serving_leaders(
     manifest: dict[str, Any], selected: dict[str, str]
 ) -> None:
     assert spec(manifest)["selector"] == {**ONLY_LEADERS, **selected}
 
 
-def test_its_port_is_that_of_the_roles_that_answer() -> None:
+def test_service_port_is_that_of_the_serving_roles() -> None:
     decoders = template(container(args=["--model", "m", "--port", "9000"]))
     built = spec(prefill_decode({"template": on(7000)}, {"template": decoders}))
     assert built["ports"] == [{"name": "http", "port": 9000, "targetPort": 9000, "protocol": "TCP"}]

@@ -170,7 +170,7 @@ def test_connector_that_is_gone_is_a_warning() -> None:
     assert len(found) == 2
 
 
-def test_block_belongs_to_a_pair() -> None:
+def test_kv_transfer_outside_prefill_decode_is_rejected() -> None:
     manifest = service(role("inference", kvTransfer={}))
     assert problems(manifest) == [
         "roles[0].kvTransfer: belongs to a prefiller or a decoder (this role is a worker)"

@@ -84,7 +84,7 @@ def test_engine_moves_before_ray_is_put_around_it() -> None:
     assert ports == {"nixl": 5600, "ray-head": 6379}
 
 
-def test_every_node_with_an_engine_transfers_its_cache() -> None:
+def test_every_pod_with_an_engine_transfers_its_kv_cache() -> None:
     image = "vllm/vllm-openai:v0.12.0"
     own = engine("m", image=image, command=["vllm", "serve"])
     manifest = pair(

@@ -48,7 +48,7 @@ def test_variables_of_the_container_are_read() -> None:
     assert of("--max-num-seqs=$(SEQS)", env=env) == [f"error argument-value-invalid {AT}.args[1]"]
 
 
-def test_each_template_that_is_written_is_read() -> None:
+def test_every_user_template_is_read() -> None:
     by_hand = {"nodeCount": 2, "launcher": "none"}
     both = role(
         template=None,

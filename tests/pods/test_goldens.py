@@ -16,6 +16,6 @@ from fusioninfer_pulumi.plan.service_objects import workloads
 HERE = Path(__file__).parent
 
 
-def test_workloads_over_several_nodes_are_exactly_these(golden: Callable[..., Any]) -> None:
+def test_multi_node_workloads_render_golden_objects(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "multinode.yaml")
     golden("pods/multinode", list(workloads(plan_service(args))))

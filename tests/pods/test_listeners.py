@@ -141,7 +141,7 @@ def test_probe_that_another_process_may_answer_is_accepted(case: str) -> None:
     assert of("probe-not-answered", ANSWERED[case]) == []
 
 
-def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
+def test_probe_of_undeclared_port_is_a_warning() -> None:
     rule = "probe-not-answered"
     beside = one(probed(9000), side())
     declared = one({**probed(9000), "ports": [{"containerPort": 8000}, {"containerPort": 9000}]})
@@ -151,7 +151,7 @@ def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
         assert of(rule, manifest, Severity.ERROR) == []
 
 
-def test_port_that_is_named_has_to_be_one_of_the_containers() -> None:
+def test_named_probe_port_must_be_declared() -> None:
     rule = "probe-not-answered"
     ports = [{"name": "http", "containerPort": 8000}]
     assert of(rule, one(probed("http"))) == [f"{SERVING}.readinessProbe.tcpSocket.port"]

@@ -136,7 +136,7 @@ def test_cache_holds_the_model(size: str, told: int) -> None:
     assert of("cache-below-model-size", manifest, Severity.ERROR) == at
 
 
-def test_claim_of_others_or_an_unknown_size_is_not_judged() -> None:
+def test_existing_claim_or_unknown_size_is_not_checked() -> None:
     pods = template(container(args=[]))
     for given in (
         model(cache={"claimName": "x"}),

@@ -56,7 +56,7 @@ def test_job_fills_the_claim_before_the_sets() -> None:
     assert "initContainers" not in pod(manifest)
 
 
-def test_another_content_is_another_job_and_another_folder() -> None:
+def test_changed_model_creates_another_job_and_folder() -> None:
     def parts(**model: Any) -> tuple[str, str, str]:
         manifest = cached(WARM, **{"uri": HF, **model})
         job = made(manifest, "Job")
@@ -72,7 +72,7 @@ def test_another_content_is_another_job_and_another_folder() -> None:
     assert parts(name="other") == first
 
 
-def test_claim_that_would_have_to_change_is_another_claim() -> None:
+def test_changed_storage_creates_another_claim() -> None:
     def name(**storage: Any) -> str:
         manifest = cached({"storage": {"size": "1Gi", **storage}, "warmUp": True})
         return str(made(manifest, "PersistentVolumeClaim")["metadata"]["name"])
@@ -163,7 +163,7 @@ def test_invalid_cache_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert [problem for problem in problems(manifest) if problem.startswith("model")] == expected
 
 
-def test_pods_that_have_to_share_a_node_are_warned_of() -> None:
+def test_read_write_once_cache_of_several_pods_is_a_warning() -> None:
     storage = {"size": "100Gi", "accessModes": ["ReadWriteOnce"]}
     model = {"uri": HF, "cache": {"storage": storage, "warmUp": True}}
     two = service(role(replicas=2, template=template(container(args=None))), model=model)
@@ -202,7 +202,7 @@ def test_script_fetches_each_source_once(tmp_path: Path) -> None:
     assert (tmp_path / "fetch.log").read_text().splitlines() == [HF, "s3://b/k"]
 
 
-def test_half_a_model_is_never_found(tmp_path: Path) -> None:
+def test_failed_download_leaves_no_model_folder(tmp_path: Path) -> None:
     failing = 'mkdir -p "$2" && touch "$2/half" && exit 3'
     assert run(cached(WARM), tmp_path, failing).returncode == 3
     (left,) = [each.name for each in tmp_path.iterdir() if each.is_dir()]
@@ -212,7 +212,7 @@ def test_half_a_model_is_never_found(tmp_path: Path) -> None:
     assert sorted(each.name for each in whole.iterdir()) == ["files"]
 
 
-def test_folder_that_is_mounted_by_itself_is_filled_in_place(tmp_path: Path) -> None:
+def test_mounted_folder_is_filled_in_place(tmp_path: Path) -> None:
     """The kubelet may have made it, empty, for a pod that came first."""
     manifest = cached({**WARM, "mountModel": True})
     failing = 'touch "$2/half" && exit 3'

@@ -24,9 +24,6 @@ def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
 REFUSED: list[tuple[Sequence[str], str]] = [
     (["--port", "0"], "argument-value-invalid"),
     (["--port", "70000"], "argument-value-invalid"),
-    (["--gpu-memory-utilization", "0"], "argument-value-invalid"),
-    (["--max-num-seqs", "0"], "argument-value-invalid"),
-    (["--max-model-len", "-5"], "argument-value-invalid"),
 ]  # fmt: skip
 
 #: Arguments like those that vLLM takes.

@@ -58,20 +58,20 @@ def drawn() -> list[tuple[Any, ServicePlan]]:
 def test_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
     for manifest in SERVICES.values():
         for ctx in roles_of(manifest):
-            pods = ctx.written
+            pods = ctx.user_pods
             for each in PASSES:
-                before = copy.deepcopy([pod.template for pod in pods.each])
+                before = copy.deepcopy([pod.template for pod in pods.all])
                 built, _ = each(pods, ctx)
-                assert [pod.template for pod in pods.each] == before, each
+                assert [pod.template for pod in pods.all] == before, each
                 pods = built
 
 
 def test_user_list_items_keep_their_index() -> None:
     for _, plan in drawn():
         for plan_role in plan.roles:
-            for pod in plan_role.pods.written:
+            for pod in plan_role.pods.user_pods:
                 for key in NAMED:
-                    own = [each["name"] for each in pod.written["spec"].get(key) or ()]
+                    own = [each["name"] for each in pod.user_template["spec"].get(key) or ()]
                     finished = [each["name"] for each in pod.spec.get(key) or ()]
                     assert finished[: len(own)] == own
 

@@ -17,7 +17,7 @@ IMAGES = {
 }
 
 
-def test_only_decode_leaders_have_one() -> None:
+def test_only_decode_leaders_have_a_sidecar() -> None:
     manifest = pair(decode_role={"multinode": nodes(2)}, prefill_role={"multinode": nodes(2)})
     assert sidecar(leader(manifest)) is not None
     assert sidecar(worker(manifest)) is None
@@ -106,7 +106,7 @@ def test_sglang_sidecar_uses_its_protocol() -> None:
     assert "--kv-connector=sglang" in its_sidecar(manifest)["args"]
 
 
-def test_unknown_connector_needs_a_word() -> None:
+def test_unknown_connector_is_a_warning() -> None:
     own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
     assert warnings(pair(own, own)) == [
         (
@@ -163,7 +163,7 @@ def test_invalid_sidecar_is_rejected(given: dict[str, Any], message: str) -> Non
     assert problems(pair(decode_role=transfer(**given))) == [f"roles[2].kvTransfer.{message}"]
 
 
-def test_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> None:
+def test_custom_sidecar_image_may_have_other_flags() -> None:
     mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
     assert "--vllm-port=8001" in its_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
     own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}

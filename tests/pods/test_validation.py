@@ -13,7 +13,7 @@ from fusioninfer_pulumi.findings import format_path
 
 
 @pytest.mark.parametrize(("rule", "given", "at"), REFUSED)
-def test_each_rule_refuses_at_the_field(rule: str, given: Fields, at: str) -> None:
+def test_rule_is_reported_at_the_field(rule: str, given: Fields, at: str) -> None:
     found = [(finding.rule, format_path(finding.location)) for finding in check_template(given)]
     assert found == [(rule, at)]
 
@@ -67,7 +67,7 @@ def test_job_ends() -> None:
 POD = "roles[0].template.spec"
 
 
-def test_findings_stand_where_the_user_wrote() -> None:
+def test_findings_name_user_fields() -> None:
     # The container that users write second is the one that the library changes.
     idle = {"args": None, "image": "example.com/idle:1", "command": ["sleep", "9"]}
     beside = container("beside", livenessProbe={"periodSeconds": 5}, **idle)

@@ -139,7 +139,7 @@ def test_namespaces_that_are_outputs_are_only_known_to_be_themselves(output: Any
 
 @pytest.mark.parametrize("form", ["one file", "several files", "a folder"])
 @pytest.mark.parametrize("command", ["check", "plan", "render"])
-def test_every_command_tells_it(
+def test_every_command_reports_split_to_service_without_pool(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, form: str
 ) -> None:
     if form == "one file":

@@ -162,11 +162,11 @@ def test_engines_block_size_is_followed_where_all_agree() -> None:
     def block(manifest: Manifest) -> Any:
         return config(manifest)["plugins"][0]["parameters"]["blockSize"]
 
-    assert block(sized(None)) == 5, "the document's literal form"
-    assert block(sized(32)) == 128, "in characters, of which a token has about four"
-    assert block(sized(32, 32)) == 128
-    assert block(sized(32, 16)) == 5
-    assert block(sized(32, None)) == 5
+    assert block(sized(None)) == 256, "64 tokens in characters, of which a token has about four"
+    assert block(sized(128)) == 512
+    assert block(sized(128, 128)) == 512
+    assert block(sized(128, 32)) == 256
+    assert block(sized(128, None)) == 256
 
 
 def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:

@@ -90,16 +90,14 @@ def routing(manifest: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_router_of_the_documents_becomes_its_golden_objects(
+def test_router_of_the_document_renders_golden_objects(
     name: str, golden: Callable[[str, Any], None]
 ) -> None:
     golden(f"router/{name}", routing(FIXTURES / "inputs" / f"{name}.yaml"))
 
 
 @pytest.mark.parametrize("name", GATEWAYS)
-def test_every_gateway_gets_its_golden_objects(
-    name: str, golden: Callable[[str, Any], None]
-) -> None:
+def test_gateway_renders_golden_objects(name: str, golden: Callable[[str, Any], None]) -> None:
     manifest = routed(
         role(replicas=2, multinode=nodes(2)), **{"httproute": ROUTE, **GATEWAYS[name]}
     )

@@ -61,9 +61,7 @@ def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, more: l
         ({"replicas": 2}, False),
     ],
 )
-def test_picker_goes_on_until_gateways_know_of_the_next(
-    picker: dict[str, Any], pauses: bool
-) -> None:
+def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: bool) -> None:
     container = picker_container(routed(endpointPicker=picker))
     hook = (container.get("lifecycle") or {}).get("preStop")
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
@@ -80,7 +78,7 @@ def test_checksum_follows_the_configuration_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Off", "Authenticated", "Unauthenticated"])
-def test_metrics_have_a_port_where_somebody_may_read_them(mode: str) -> None:
+def test_metrics_port_exists_where_metrics_are_enabled(mode: str) -> None:
     manifest = routed(endpointPicker={"metrics": mode})
     ports = [port["name"] for port in only(manifest, "Service")["spec"]["ports"]]
     inside = [port["name"] for port in picker_container(manifest)["ports"]]
@@ -204,7 +202,7 @@ OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-n
         ),
     ],
 )
-def test_gateways_proxies_are_let_in(router: Manifest, peers: list[Manifest]) -> None:
+def test_network_policy_admits_gateway_proxies(router: Manifest, peers: list[Manifest]) -> None:
     found = policies(routed(**router))
     assert found["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
     assert found["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]

@@ -92,7 +92,7 @@ def test_rule_defaults_to_the_pool(case: str) -> None:
     assert given_rule == before, "what a user wrote is not changed"
 
 
-def test_no_limit_is_written_for_a_gateway_that_refuses_it() -> None:
+def test_route_for_gke_has_no_timeout() -> None:
     gke = {"implementation": "gke"}
     assert written({}, gateway=gke) == [{"backendRefs": [POOL]}]
     limited = {"timeouts": {"request": "90s"}}
@@ -166,7 +166,7 @@ parents = st.sampled_from(
         },
     )
 )
-def test_nothing_of_a_users_route_is_lost(given_route: Manifest) -> None:
+def test_user_route_is_kept_whole(given_route: Manifest) -> None:
     (made,) = [
         each
         for each in render(plan_of(routed(httproute=given_route)))
@@ -216,7 +216,7 @@ def backend_refs(manifest: Manifest) -> list[Any]:
     return [rule.get("backendRefs") for rule in only(manifest, "HTTPRoute")["spec"]["rules"]]
 
 
-def test_rest_of_the_requests_stays() -> None:
+def test_split_leaves_the_rest_to_the_own_pool() -> None:
     assert backend_refs(split(("new", 10), ("old", 20))) == [
         [
             {**POOL, "weight": 70},
@@ -228,13 +228,13 @@ def test_rest_of_the_requests_stays() -> None:
     assert not warnings(split(("new", 10)))
 
 
-def test_other_service_makes_no_route() -> None:
+def test_service_routed_by_another_has_no_route() -> None:
     other = routed(httproute={"routedBy": "stable"})
     assert "HTTPRoute/svc-httproute" not in kinds(other)
     assert not warnings(other)
 
 
-def test_listeners_are_asked_about_routes_alone() -> None:
+def test_listeners_are_checked_for_own_routes_only() -> None:
     tcp = {"name": "tcp", "port": 80, "protocol": "TCP"}
     refs = [{"name": "shared", "namespace": "infra", "listeners": [tcp]}]
     assert problems(routed(gateway={"refs": refs}, httproute={}))
@@ -339,6 +339,6 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED_EXTERNAL)
-def test_route_is_external_or_made_here(case: str) -> None:
+def test_external_route_conflicts_with_own_route(case: str) -> None:
     fields, wanted = REFUSED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))

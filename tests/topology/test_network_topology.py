@@ -79,7 +79,7 @@ def test_field_without_effect_is_a_warning(topology: Any, found: str) -> None:
     assert any(warning.endswith(found) for warning in warnings(tied(topology)))
 
 
-def test_capacity_table_is_a_bound_then() -> None:
+def test_capacity_is_an_upper_bound_with_network_topology() -> None:
     plan = plan_of(tied({"groupPolicy": HARD}))
     assert [each.exact for each in compute_capacity_for_gpus(plan, [0])] == [False]
     assert [each.exact for each in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]

@@ -78,7 +78,9 @@ def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
         ),
     ],
 )
-def test_it_has_no_effect_without_a_minimum(manifest: dict[str, Any], expected: str) -> None:
+def test_required_replicas_without_minimum_have_no_effect(
+    manifest: dict[str, Any], expected: str
+) -> None:
     warned = [each for each in said(manifest, Severity.WARNING) if AT in each]
     assert warned == [f"warning: {AT}: {expected}"]
 

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")
@@ -34,12 +34,12 @@ _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 
 def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Report arguments that a script ignores, and arguments in a file."""
-    for pod in pods.written:
+    for pod in pods.user_pods:
         argv = pod.user_command.argv
         if argv.script_at is None or not isinstance(argv.script, str):
             continue
         flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
-        behind = pod.own.get("args") and argv.script_at < len(argv.command)
+        behind = pod.user_container.get("args") and argv.script_at < len(argv.command)
         if behind and flags and not _POSITIONAL.search(argv.script):
             message = 'the script in command does not read these; move them into it, or add "$@"'
             yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
@@ -51,7 +51,7 @@ def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Reject images of engine releases that are older than the supported ones."""
-    for pod in pods.written:
+    for pod in pods.user_pods:
         engine, image = pod.user_command.engine, pod.user_command.image
         if engine is None or not image.stock or image.engine != engine.name:
             continue
@@ -69,7 +69,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against pods, launcher and image."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
-    have, *different = {accelerators(pod.template) for pod in pods.each}
+    have, *different = {accelerators(pod.template) for pod in pods.all}
     # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
     # several ranks, such as Neuron devices.
     counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
@@ -115,10 +115,10 @@ def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding
 
 def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's and the generated arguments against the image's release."""
-    for pod in pods.written:
-        command, variables = pod.user_command, read_plain_variables(pod.own)
+    for pod in pods.user_pods:
+        command, variables = pod.user_command, read_plain_variables(pod.user_container)
         # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
-        paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
+        paired = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
             yield finding.under(*pod.container_path)
@@ -134,7 +134,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if not has_invalid_sizes(ctx.role):
         reasons = (
             explain_shortage(ctx.role, pods.command, accelerators(pod.template))
-            for pod in pods.each
+            for pod in pods.all
             if has_one_rank_per_accelerator(pod.template)
         )
         reason = next((reason for reason in reasons if reason is not None), None)

@@ -36,7 +36,7 @@ def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
-    for pod in pods.written:
+    for pod in pods.user_pods:
         yield from _check_probes(pod, pods, ctx)
     yield from _check_engine_probes(pods)
 
@@ -52,7 +52,7 @@ def find_served_port(command: EngineCommand) -> int | None:
 
 def _other_containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
     """Yield the user's other containers that run while the engine serves."""
-    spec = pod.written["spec"]
+    spec = pod.user_template["spec"]
     sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
     for container in (*spec["containers"], *sidecars):
         if container.get("name") != pod.name:
@@ -64,7 +64,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     leader = pods.leader
     proxied = pods.kv is not None and pods.kv.sidecar is not None
-    proxied = proxied or find_user_sidecar(leader.written, leader.name, pods.port) is not None
+    proxied = proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
     if engine is None or not command.readable or proxied:
         return
     explicit = command.value(HOST_FLAG)
@@ -96,7 +96,7 @@ def _check_probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     built = {container["name"]: container for container in containers}
     for field in ("containers", "initContainers"):
-        for index, user_container in enumerate(pod.written["spec"].get(field) or ()):
+        for index, user_container in enumerate(pod.user_template["spec"].get(field) or ()):
             container, at = built[user_container["name"]], (*pod.path, "spec", field, index)
             named = {
                 entry["name"]: entry.get("containerPort")
@@ -134,7 +134,7 @@ def _check_answered(
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
     has_others = any(True for _ in _other_containers(pod))
-    if not pod.leads:
+    if not pod.is_leader:
         if not has_others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
             message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
@@ -149,7 +149,9 @@ def _check_answered(
     }
     if port in {listens, pods.port, *other_ports}:
         return
-    declared = port in {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
+    declared = port in {
+        entry.get("containerPort") for entry in pod.user_container.get("ports") or ()
+    }
     if command.script is not None and declared:
         return  # the script may start another server
     make_finding = warning if command.script is not None or has_others or declared else error
@@ -183,9 +185,12 @@ def _check_engine_probes(pods: RolePods) -> Iterator[Finding]:
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
-    named = {entry.get("name"): entry.get("containerPort") for entry in pod.own.get("ports") or ()}
+    named = {
+        entry.get("name"): entry.get("containerPort")
+        for entry in pod.user_container.get("ports") or ()
+    }
     for name in _PROBES:
-        probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
+        probe, at = pod.user_container.get(name) or {}, (*pod.container_path, name)
         action = probe.get("httpGet") or {}
         port = action.get("port")
         if action and named.get(port, port) == find_served_port(command):
@@ -213,7 +218,7 @@ def _check_http_probe(at: Location, action: dict[str, Any], pods: RolePods) -> I
 def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
     """Whether the engine asks for an API key that a probe does not send."""
     engine = pods.command.engine
-    variables = {entry.get("name") for entry in pods.leader.own.get("env") or ()}
+    variables = {entry.get("name") for entry in pods.leader.user_container.get("env") or ()}
     is_set = engine is not None and engine.key_variable in variables
     headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
     return (is_set or pods.command.has("--api-key")) and "authorization" not in headers
@@ -233,9 +238,9 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     listens = find_served_port(command)
     if engine is None or listens is None or listens == port:
         return
-    if find_user_sidecar(leader.written, leader.name, port) is not None:
+    if find_user_sidecar(leader.user_template, leader.name, port) is not None:
         return
-    declared = {entry.get("containerPort") for entry in leader.own.get("ports") or ()}
+    declared = {entry.get("containerPort") for entry in leader.user_container.get("ports") or ()}
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     field = ctx.at("port")
@@ -278,11 +283,11 @@ def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _check_startup_probe(pods, ctx)
     if startup is None:
         if command.engine is not None:
-            yield from _check_liveness_probe(at, leader.own)
+            yield from _check_liveness_probe(at, leader.user_container)
     elif startup.timeout is None and startup.model_size is None:
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, at, message)
-    elif "startupProbe" in leader.own:
+    elif "startupProbe" in leader.user_container:
         message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
@@ -318,7 +323,7 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Compare the startup probe with the time that reading the weights takes."""
     probe = pods.leader.container.get("startupProbe")
-    user_probe = "startupProbe" in pods.leader.own
+    user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()
     chosen = user_probe or startup.timeout is not None
     if ctx.model is None or not isinstance(probe, Mapping) or not chosen:

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.kv_cache_transfer import KV_EVENTS_TOPIC
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods, SidecarPlan
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
 POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
@@ -169,7 +169,7 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
     may never meet, and other connectors may not need it.
     """
-    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
+    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
     findings: list[Finding] = []
     if not all(sides):
         findings = [_report_unpaired(ctx) for side in sides for ctx, _ in side]
@@ -245,7 +245,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
-        if ctx.role.component_type in PAIRED
+        if ctx.role.component_type in PD_ROLES
         and isinstance(
             setup := (pods.kv and pods.kv.connector) or pods.command.connector, KvConnector
         )
@@ -264,7 +264,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
                 "decoders",
             )
-    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
+    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
     for ctx, pods, setup in known[1:]:
         engines = (_engine_name(pods), _engine_name(wanted_pods))

@@ -41,12 +41,12 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator."""
-    for pod in pods.written:
+    for pod in pods.user_pods:
         command = pod.user_command
         misspelled = list(_misspelled_resources(pod))
         # Names that the API server rejects are findings of the template.
         yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
-        engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
+        engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
         if (
             engine is None
@@ -83,7 +83,7 @@ def _has_devices(pod: Pod) -> bool:
 
 
 def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
-    image = command.image if pod.leads else user_command.image
+    image = command.image if pod.is_leader else user_command.image
     built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     named = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
@@ -95,7 +95,7 @@ def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -
 def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
     """Report misspelled names of accelerators."""
     for field in ("containers", "initContainers"):
-        for index, container in enumerate(pod.written["spec"].get(field) or ()):
+        for index, container in enumerate(pod.user_template["spec"].get(field) or ()):
             at = (*pod.path, "spec", field, index, "resources")
             names: set[str] = set()
             for kind in ("limits", "requests"):
@@ -119,7 +119,7 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Reject accelerators that a template requests in addition to the role's claims."""
     if not any(claim.made for claim in ctx.role.resource_claims or ()):
         return
-    for pod in pods.written:
+    for pod in pods.user_pods:
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         for resource in limits:
             if is_accelerator(str(resource)):
@@ -150,8 +150,8 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
         )
         by_hand = (
             (*pod.path, "spec", "resourceClaims")
-            for pod in pods.written
-            if pod.written["spec"].get("resourceClaims")
+            for pod in pods.user_pods
+            if pod.user_template["spec"].get("resourceClaims")
         )
         at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
         if at is not None:
@@ -178,8 +178,8 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     checked = engine is not None and engine.checks_shared_memory(command, ctx.launcher)
     shares = checked or _ranks_in_pod(pods, ctx) > 1
-    for pod in pods.written:
-        runs = pod.leads or ctx.launcher in WRAPPING or pod.user_command.engine is not None
+    for pod in pods.user_pods:
+        runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         # Ranks on TPUs and Neuron devices do not share memory.
         linked = any(name.startswith(_OTHER_LINKS) for name, _ in _amounts(pod))
         missing = not pod.spec.get("hostIPC") and mounted(pod.container, SHARED_MEMORY) is None
@@ -226,7 +226,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     Files there count as memory of the container that writes them.
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-    user_volumes = len(pod.written["spec"].get("volumes") or ())
+    user_volumes = len(pod.user_template["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
             _amount(read_limit(container, "memory"))
@@ -257,10 +257,10 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     model, files = ctx.model, ctx.files
     if model is None or files is None or model.cache is not None:
         return
-    for pod in pods.written:
+    for pod in pods.user_pods:
         if files.fetched:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-        elif not files.model.startswith("/") and pod.leads and not _writes_to_volume(pod):
+        elif not files.model.startswith("/") and pod.is_leader and not _writes_to_volume(pod):
             containers = [pod.container]
         else:
             continue
@@ -293,7 +293,7 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
     if args is None or offload is None:
         return
-    for pod in pods.written:
+    for pod in pods.user_pods:
         yield from _offload_disk(pod, args)
         yield from _host_memory((*at, "cpu"), pod, offload.memory)
         if offload.in_shared_memory:
@@ -301,7 +301,7 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    resources = pod.own.get("resources") or {}
+    resources = pod.user_container.get("resources") or {}
     limit = (resources.get("limits") or {}).get(DISK)
     asked = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
     if sum_disk(args) and limit is not None and quantity.parse(limit) < asked:
@@ -337,7 +337,7 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
 
 def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
     """Check that /dev/shm holds vLLM's CPU tier."""
-    mount = mounted(pod.own, SHARED_MEMORY)
+    mount = mounted(pod.user_container, SHARED_MEMORY)
     takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
     explicit = shared_memory_limit(role)
     if mount is None and _is_less(explicit, need):
@@ -346,7 +346,7 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
             at,
             f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
         )
-    for volume in pod.written["spec"].get("volumes") or ():
+    for volume in pod.user_template["spec"].get("volumes") or ():
         source = volume.get("emptyDir")
         if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
             continue

@@ -31,8 +31,8 @@ CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 
 def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warn of credentials in the templates of a role."""
-    for pod in pods.written:
-        yield from check_credentials(pod.path, pod.written)
+    for pod in pods.user_pods:
+        yield from check_credentials(pod.path, pod.user_template)
 
 
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
@@ -84,9 +84,9 @@ _JOB_FIELDS: Mapping[str, Location] = {
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Yield errors that the API server reports for a role's pods, once for both templates."""
     seen: set[tuple[str, Location]] = set()
-    for pod in pods.each:
+    for pod in pods.all:
         for finding in check_template(pod.template):
-            if is_generated_label(pod.written, finding.location):
+            if is_generated_label(pod.user_template, finding.location):
                 continue
             moved = finding.at(*_role_location(pod, ctx, finding.location))
             if (moved.rule, moved.location) not in seen:
@@ -142,14 +142,14 @@ def _find_user_index(finished: Any, user_template: Any, index: int) -> int | Non
 
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
-    at = find_user_location(pod.template, pod.written, location)
+    at = find_user_location(pod.template, pod.user_template, location)
     generated = _find_generated_item(pod, location) if at != location else None
     if generated is None:
         return (*pod.path, *at)
     field, ordinal, rest = generated
     if field == "topologySpreadConstraints":
         return ctx.at("topologySpread", ordinal)
-    count = len(known_list(pod.written["spec"].get(field)))
+    count = len(known_list(pod.user_template["spec"].get(field)))
     name = known_text(known_mapping((pod.spec.get(field) or ())[count + ordinal]).get("name"))
     if name == SIDECAR:
         return ctx.at("kvTransfer", "sidecar", *rest)
@@ -165,7 +165,7 @@ def _find_generated_item(pod: Pod, location: Location) -> tuple[str, int, Locati
     field, index = location[1], location[2]
     if not isinstance(field, str) or not isinstance(index, int):
         return None
-    ordinal = index - len(known_list(pod.written["spec"].get(field)))
+    ordinal = index - len(known_list(pod.user_template["spec"].get(field)))
     return (field, ordinal, location[3:]) if ordinal >= 0 else None
 
 
