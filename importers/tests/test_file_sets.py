@@ -123,7 +123,7 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
         ),
     ],
 )
-def test_a_folder_without_services_is_refused(run: Run, documents: Any, told: list[str]) -> None:
+def test_folder_without_services_is_rejected(run: Run, documents: Any, told: list[str]) -> None:
     write("set/a.yaml", *documents)
     status, out, said = run("render", "set")
     assert (status, out, said[: len(told)]) == (2, "", told)
@@ -166,7 +166,7 @@ def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> 
 
 def test_the_folder_of_a_project_is_one(run: Run) -> None:
     write("set/a.yaml", samples.service())
-    write("set/Pulumi.yaml", {"name": "p", "runtime": "yaml"})
+    write("set/Pulumi.yaml", {"name": "p", "runtime": "nodejs"})
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
     (told,) = run("render", "set", "set/a.yaml")[2]
     assert told.startswith("set: Pulumi.yaml: runtime")
