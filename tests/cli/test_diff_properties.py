@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown
-from fusioninfer_pulumi.cli.diff.manifests import plain, same
+from fusioninfer_pulumi.cli.diff.manifests import is_equal, plain
 
 SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}
 
@@ -138,13 +138,13 @@ def test_any_two_lists_compare_and_swap(
 def test_difference_exists_exactly_if_values_differ(old: Any, new: Any) -> None:
     one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))
     difference = compare([one], [other])
-    if same(plain(old), plain(new)):
+    if is_equal(plain(old), plain(new)):
         assert not difference
     else:
         (change,) = difference.objects
         assert change.fields
         assert all(
-            field.kind != "changed" or not same(field.old, field.new) for field in change.fields
+            field.kind != "changed" or not is_equal(field.old, field.new) for field in change.fields
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from cli.printed import to_text
 
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
-from fusioninfer_pulumi.cli.diff._formatting import compressed
+from fusioninfer_pulumi.cli.diff._formatting import join_names
 
 Manifest = dict[str, Any]
 
@@ -158,4 +158,4 @@ def test_many_services_leave_room_for_fields() -> None:
     ],
 )
 def test_numbered_names_are_shown_as_ranges(names: list[str], expected: str) -> None:
-    assert compressed(names) == expected
+    assert join_names(names) == expected

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.cli.diff._records import (
     Pair,
     RoleEffect,
 )
-from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
+from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 
 
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
@@ -31,9 +31,9 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
         "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
         "replicas": [format_pair(effect.replicas) for effect in effects],
-        "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
-        "added": [compressed(effect.added) for effect in effects],
-        "removed": [compressed(effect.removed) for effect in effects],
+        "restarts": [_order(effect) or join_names(effect.restarts) for effect in effects],
+        "added": [join_names(effect.added) for effect in effects],
+        "removed": [join_names(effect.removed) for effect in effects],
         "why": [effect.restart_reason or effect.role_change or "unchanged" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -41,12 +41,12 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
     return list(columns), rows
 
 
-def summary(difference: Difference) -> str:
+def summarize(difference: Difference) -> str:
     """Counts objects, and replicas that restart, start and stop."""
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
-    parts = [counts(difference.objects)]
+    parts = [count_objects(difference.objects)]
     if lws:
         restarts, starts, stops = (
             sum(len(getattr(effect, field)) for effect in lws)
@@ -89,7 +89,7 @@ def _order(effect: RoleEffect) -> str:
             pace = f", {count(stage.groups, 'group')} at a time"
         elif stage.at_a_time >= number and not stage.at_most:
             pace = " together"
-        parts.append(in_order(stage.replicas) + pace)
+        parts.append(join_in_order(stage.replicas) + pace)
     order = ", then ".join(parts)
     if effect.after:
         return f"after {', '.join(effect.after)}: {order}"
@@ -118,21 +118,21 @@ class Group:
         """Kind and names; the namespace where it is not the default one."""
         first = self.objects[0]
         where = "" if first.namespace == "default" else f"{first.namespace}/"
-        names = compressed(where + change.name for change in self.objects)
+        names = join_names(where + change.name for change in self.objects)
         number = f" ({len(self.objects)} objects)" if len(self.objects) > 1 else ""
         return f"{first.kind} {names}{number}"
 
 
-def grouped(objects: Iterable[ObjectChange]) -> list[Group]:
+def group_changes(objects: Iterable[ObjectChange]) -> list[Group]:
     """Groups objects by what changes in them, in the order of the first of each."""
     by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
         about = [change.api_version, change.kind, change.namespace, change.action]
-        by_change.setdefault(canonical([*about, _masked(change)]), []).append(change)
+        by_change.setdefault(to_canonical([*about, _masked(change)]), []).append(change)
     return [Group(tuple(same), _fields(same)) for same in by_change.values()]
 
 
-def counts(objects: Iterable[ObjectChange]) -> str:
+def count_objects(objects: Iterable[ObjectChange]) -> str:
     """Counts objects by what happens to them: `objects: 2 changed, 1 added`."""
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
@@ -147,7 +147,7 @@ def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
         fields = tuple(FieldChange(*parts) for parts in json.loads(_masked(objects[0])))
     shown: dict[tuple[str, str], FieldChange] = {}
     for change in fields:
-        values = canonical([change.old, change.new, change.kind])
+        values = to_canonical([change.old, change.new, change.kind])
         in_leader = (_LEADER + change.path.removeprefix(_WORKER), values)
         if change.path.startswith(_WORKER) and in_leader in shown:
             shown[in_leader] = replace(change, path=_BOTH + change.path.removeprefix(_WORKER))
@@ -179,7 +179,7 @@ _SHORTEST_RUN = 3
 _LONGEST_NUMBER = 9
 
 
-def compressed(names: Iterable[str], step: int = 1) -> str:
+def join_names(names: Iterable[str], step: int = 1) -> str:
     """Joins names with commas, those that count up (or down) as a range: `decode-0..decode-19`."""
     runs: list[list[str]] = []
     for name in names:
@@ -191,9 +191,9 @@ def compressed(names: Iterable[str], step: int = 1) -> str:
     return ", ".join(name for run in shown for name in run)
 
 
-def in_order(names: Iterable[str]) -> str:
+def join_in_order(names: Iterable[str]) -> str:
     """Joins names in the order in which they restart, the highest number first."""
-    return compressed(names, -1)
+    return join_names(names, -1)
 
 
 def _follows(one: str, other: str, step: int) -> bool:
@@ -231,7 +231,7 @@ def _pair(change: FieldChange, limit: int) -> tuple[str, str]:
     return _window(old, start, limit), _window(new, start, limit)
 
 
-def lines(change: FieldChange, limit: int) -> Iterator[str]:
+def format_lines(change: FieldChange, limit: int) -> Iterator[str]:
     """Yields a field's values as the lines of a diff, each with its sign.
 
     Of texts of several lines only the lines that differ, and not more than a screenful.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
+from fusioninfer_pulumi.cli.diff._formatting import count, count_objects, join_names, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_TEMPLATE,
@@ -53,7 +53,7 @@ _KNOWN_GROUPS = frozenset(
 _POD_KINDS = frozenset({("", "Pod"), ("", "ReplicationController")})
 
 
-def notes(
+def describe_changes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
     services: Sequence[Container[Service]],
@@ -90,7 +90,7 @@ def notes(
     if freed:
         names = sorted((key.name for key in freed), key=_by_number)
         yield (
-            f"no longer below the partition: {compressed(names)}; replicas that still have the "
+            f"no longer below the partition: {join_names(names)}; replicas that still have the "
             "old pod template restart"
         )
 
@@ -106,15 +106,15 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
         if edit.immutable_field:
             replaced.setdefault((edit.immutable_field, edit.key.kind), []).append(edit.key.name)
     for (field, kind), names in replaced.items():
-        yield f"{field} is immutable: replaces {kind} {compressed(names)}"
+        yield f"{field} is immutable: replaces {kind} {join_names(names)}"
     restarted: dict[str, list[str]] = {}
     for effect in roles:
         if effect.restarts:
             restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
     for why, names in restarted.items():
-        yield f"{why}: restarts {compressed(names)}"
+        yield f"{why}: restarts {join_names(names)}"
     if held := [name for effect in roles for name in effect.held]:
-        yield f"below the partition, keep the old pod template: {compressed(held)}"
+        yield f"below the partition, keep the old pod template: {join_names(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {_object(edit)}"
@@ -219,7 +219,7 @@ def _target_ports(manifest: Manifest) -> str:
 
 def _without_effect(edits: Sequence[Edit]) -> str:
     """Describes changes that restart nothing."""
-    text = counts(edit.change for edit in edits)
+    text = count_objects(edit.change for edit in edits)
     keys = [edit.key for edit in edits]
     if any(k.group not in _KNOWN_GROUPS or (k.group, k.kind) in _POD_KINDS for k in keys):
         return text

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import compressed, service_name
+from fusioninfer_pulumi.cli.diff._formatting import join_names, service_name
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -17,10 +17,10 @@ from fusioninfer_pulumi.cli.diff._records import (
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff._sentences import (
+    describe_changes,
     describe_engine_changes,
     find_engine_changes,
     get_containers,
-    notes,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_TEMPLATE,
@@ -29,27 +29,27 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Objects,
     Service,
     at,
-    canonical,
     count_pods_and_accelerators,
     find_immutable_change,
     get_count,
     get_text,
     index_by_identity,
+    is_equal,
     lws_of,
     pod_group_reference,
     restarts,
     role_of,
-    same,
     service_of,
+    to_canonical,
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
     PlannedUpdates,
     drop_explained_revision,
+    find_rejections,
+    find_released,
     find_role_effects,
     planned_updates,
-    rejections,
-    released,
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
@@ -88,11 +88,11 @@ class Change:
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
         self.edits = list(_edits(olds, news))
-        self.freed = released(self.lws, self.updates, self.edits)
+        self.freed = find_released(self.lws, self.updates, self.edits)
 
-    def rejections(self) -> dict[Service, list[Finding]]:
+    def find_rejections(self) -> dict[Service, list[Finding]]:
         """The changes that `pulumi up` rejects, by service."""
-        return rejections(self.plans, self.lws, self.edits)
+        return find_rejections(self.plans, self.lws, self.edits)
 
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
@@ -119,7 +119,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *notes(edits, effects, services, change.rejections(), change.freed),
+            *describe_changes(edits, effects, services, change.find_rejections(), change.freed),
             *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
             *change.kept,
             *_unknown_template_notes(*change.objects),
@@ -181,7 +181,7 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
         old = olds.get(key)
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
-        elif not same(old, new):
+        elif not is_equal(old, new):
             # The namespace may be set in one of them only.
             changes = _changes("", old, new)
             fields = [field for field in changes if field.path != "metadata.namespace"]
@@ -210,7 +210,7 @@ def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
     top is one added variable, not a change of all that follow. Items of other lists are aligned by
     value.
     """
-    if same(old, new):
+    if is_equal(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict):
         yield from _of_mappings(path, old, new, _key)
@@ -244,7 +244,7 @@ def _of_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange
     # Imported here: most comparisons need no alignment.
     from difflib import SequenceMatcher
 
-    olds_, news_ = [canonical(item) for item in old], [canonical(item) for item in new]
+    olds_, news_ = [to_canonical(item) for item in old], [to_canonical(item) for item in new]
     matcher = SequenceMatcher(None, olds_, news_, autojunk=False)
     for tag, start, end, start_new, end_new in matcher.get_opcodes():
         if tag == "equal":
@@ -311,7 +311,7 @@ def _unknown_template_notes(olds: Objects, news: Objects) -> Iterator[str]:
     ]
     if names:
         yield (
-            f"pod template unknown before deployment: {compressed(names)}; whether their pods "
+            f"pod template unknown before deployment: {join_names(names)}; whether their pods "
             "restart is unknown, too"
         )
 

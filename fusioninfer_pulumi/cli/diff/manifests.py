@@ -52,14 +52,14 @@ def plain(value: Any) -> Any:
     return _DECODER.decode(_ENCODER.encode(value))
 
 
-def canonical(value: Any) -> str:
+def to_canonical(value: Any) -> str:
     """A plain value as text: equal for equal values, in any order of their keys."""
     return _SORTED.encode(value)
 
 
-def same(old: Any, new: Any) -> bool:
+def is_equal(old: Any, new: Any) -> bool:
     """Whether two plain values are equal; Python takes True and 1 for equal, JSON does not."""
-    return old is new or canonical(old) == canonical(new)
+    return old is new or to_canonical(old) == to_canonical(new)
 
 
 def at(value: Any, *keys: str) -> Any:
@@ -207,8 +207,8 @@ def _accelerators(template: Any) -> int:
 def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
     """Whether an update of an object restarts its pods."""
     if key.is_lws:
-        return not same(_lws_revision(old), _lws_revision(new))
-    return key.is_apps_workload and not same(*(_at_or_mask(m, "template") for m in (old, new)))
+        return not is_equal(_lws_revision(old), _lws_revision(new))
+    return key.is_apps_workload and not is_equal(*(_at_or_mask(m, "template") for m in (old, new)))
 
 
 def _at_or_mask(manifest: Manifest, field: str) -> Any:
@@ -231,7 +231,7 @@ def _lws_revision(manifest: Manifest) -> list[Any]:
 def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | None:
     """The first field that no update changes, so that the object is replaced; None without one."""
     if key.is_apps_workload:
-        changed = not same(at(old, "spec", "selector"), at(new, "spec", "selector"))
+        changed = not is_equal(at(old, "spec", "selector"), at(new, "spec", "selector"))
         return "selector" if changed else None
     if not key.is_lws:
         return None
@@ -241,9 +241,9 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
         if None in policies:
             return lws_objects.SUB_GROUP_POLICY
         sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
-        differing = lws_objects.SUB_GROUP_TYPE if same(*sizes) else lws_objects.SUB_GROUP_SIZE
+        differing = lws_objects.SUB_GROUP_TYPE if is_equal(*sizes) else lws_objects.SUB_GROUP_SIZE
         return f"{lws_objects.SUB_GROUP_POLICY}.{differing}"
-    if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
+    if not is_equal(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
         return "volumeClaimTemplates"
     # Without any networkConfig the webhook fills in the default; it rejects an empty one.
     network = at(new, "spec", "networkConfig")

@@ -10,13 +10,13 @@ from typing import Any
 from fusioninfer_pulumi.cli.diff._formatting import (
     Group,
     build_replica_table,
-    counts,
+    count_objects,
+    format_lines,
     format_pair,
-    grouped,
-    lines,
+    group_changes,
     printable,
     service_name,
-    summary,
+    summarize,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
@@ -41,7 +41,7 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
     Returns:
         A summary in one line, what the change does, and the changed fields folded away.
     """
-    first = f"**{summary(difference)}**"
+    first = f"**{summarize(difference)}**"
     if not difference:
         return f"{first}\n"
     head = [first, "", *(f"- {_escaped(note)}" for note in difference.notes), ""]
@@ -80,13 +80,13 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
 def _details(difference: Difference, limit: int) -> str:
     blocks: list[str] = []
     after_fields = False
-    for group in grouped(difference.objects):
+    for group in group_changes(difference.objects):
         first, *fields = _blocks(group)
         # An added object right below the fields of another one would look like their value.
         gap = "\n" if after_fields or (fields and blocks) else ""
         blocks += [gap + first, *fields]
         after_fields = bool(fields)
-    frame = f"<details>\n<summary>{counts(difference.objects)}</summary>\n\n"
+    frame = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
     # 500 characters for the fences and for the sentence on what is left out.
     kept, _ = _fitting(blocks, limit - len(frame) - 500)
     body = "\n".join(kept)
@@ -110,7 +110,7 @@ def _blocks(group: Group) -> Iterator[str]:
     yield line
     for change in group.fields:
         path = _cut(printable(change.path), _LONGEST_LINE)
-        values = "\n".join(lines(change, _LONGEST_LINE))
+        values = "\n".join(format_lines(change, _LONGEST_LINE))
         yield f"  {path}:\n{values}"
 
 

@@ -144,7 +144,7 @@ def planned_updates(plans: Iterable[ServicePlan]) -> PlannedUpdates:
     return updates
 
 
-def released(
+def find_released(
     lws: tuple[Objects, Objects],
     updates: tuple[PlannedUpdates, PlannedUpdates],
     edits: Iterable[Edit],
@@ -405,7 +405,7 @@ def _is_gang(change: FieldChange) -> bool:
     )
 
 
-def rejections(
+def find_rejections(
     plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
     """Returns the changes that `pulumi up` rejects, by service, if the old objects are running.

@@ -11,13 +11,13 @@ from rich.text import Text
 from fusioninfer_pulumi.cli.diff._formatting import (
     Group,
     build_replica_table,
+    format_lines,
     format_pair,
-    grouped,
-    lines,
+    group_changes,
     one_line,
     printable,
     service_name,
-    summary,
+    summarize,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
 from fusioninfer_pulumi.cli.printing import wrap_text
@@ -44,7 +44,7 @@ def print_diff(difference: Difference, console: Console) -> None:
 
 
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    yield wrap_text(summary(difference), console.width, "  ")
+    yield wrap_text(summarize(difference), console.width, "  ")
     for totals in difference.totals:
         pods, devices = format_pair(totals.pods), format_pair(totals.accelerators)
         name = service_name(totals.namespace, totals.service)
@@ -57,7 +57,7 @@ def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]
         yield ""
         yield from _effects(difference, console)
     gap = True
-    for group in grouped(difference.objects):
+    for group in group_changes(difference.objects):
         if gap or group.fields:
             yield ""
         yield Text("\n").join(_group(group, console.width))
@@ -111,6 +111,6 @@ def _field(change: FieldChange, width: int) -> Iterator[Text]:
         yield Text(f"{path} {values}")
         return
     yield Text(path)
-    for value_line in lines(change, _LIMIT):
+    for value_line in format_lines(change, _LIMIT):
         style = _LINE_STYLES.get(value_line[:1], "")
         yield _paragraph(" " * 6, value_line, style, width, "  ")

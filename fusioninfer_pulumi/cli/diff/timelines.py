@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.cli.diff._formatting import in_order
+from fusioninfer_pulumi.cli.diff._formatting import join_in_order
 from fusioninfer_pulumi.cli.diff.compare import (
     Change,
     Manifests,
@@ -85,7 +85,7 @@ class ServiceTimeline:
             hours = f"{self.timeline.extra_hours:,.1f}"
             yield f"At most {hours} GPU-hours more than before and after."
         if self.timeline.not_awaited:
-            names = in_order(map(self._short, self.timeline.not_awaited))
+            names = join_in_order(map(self._short, self.timeline.not_awaited))
             yield f"The update does not wait for {names}, and does not count them as ready."
         yield from self.mixed
 
@@ -101,8 +101,8 @@ class ServiceTimeline:
             yield (
                 name,
                 format_duration(row.seconds) if number else "",
-                in_order(map(self._short, row.restarting)),
-                in_order(map(self._short, row.starting)),
+                join_in_order(map(self._short, row.restarting)),
+                join_in_order(map(self._short, row.starting)),
                 *(str(row.serving.get(role, 0)) for role in self._roles),
                 str(row.accelerators),
             )
@@ -140,7 +140,7 @@ class ServiceTimeline:
 def timelines(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Plays the update of each service after, in their order; arguments as of `compare`."""
     change = Change(old, new, plans)
-    rejections = change.rejections()
+    rejections = change.find_rejections()
     times = Counter((str(plan.namespace), plan.service) for plan in change.plans)
     return [_played(plan, change, rejections, times) for plan in change.plans]
 
