@@ -39,7 +39,7 @@ MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_mapping_or_text)
 
 
 class ImportedModel(BaseModel):
-    """A part of another system's manifest: its own spelling only, unknown keys refused."""
+    """A part of another system's manifest; unknown keys are rejected."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", strict=True, frozen=True, defer_build=True

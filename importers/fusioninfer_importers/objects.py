@@ -105,7 +105,7 @@ def consume_envelope(
 ) -> None:
     """Consumes kind and metadata of a document that belongs to another document's service.
 
-    It becomes no object of its own, so its labels and annotations are unsupported, but for labels
+    It does not become an object, so its labels and annotations are unsupported, except for labels
     whose keys start with `controllers`: the system's own controllers write them. `named` says that
     the conversion uses its name.
     """
@@ -136,7 +136,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
 def _report_labels(
     report: ConversionReport, document: SourceDocument, controllers: str | None = None
 ) -> None:
-    """Reports labels and annotations of a document that becomes no object of its own."""
+    """Reports labels and annotations of a document that does not become an object."""
     for field in ("labels", "annotations"):
         at = document.at("metadata", field)
         if not at.value:

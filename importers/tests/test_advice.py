@@ -168,5 +168,5 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
         ),
     ],
 )
-def test_advice_is_in_the_terms_of_the_system(documents: list[Manifest], told: str) -> None:
+def test_messages_use_the_terms_of_the_system(documents: list[Manifest], told: str) -> None:
     assert told in warned(*documents)

@@ -39,7 +39,7 @@ def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
     assert gang["spec"]["minMember"] == 4
 
 
-def test_a_deployment_that_leaves_the_ratio_to_a_guess_is_refused() -> None:
+def test_missing_prefill_decode_ratio_is_rejected() -> None:
     guess = copy.deepcopy(DOCUMENTS["modelplane-model-deployment-disaggregated"])
     del guess["spec"]["prefill"]["workers"]["count"], guess["spec"]["routing"]
     assert [problem.split(": ")[1] for problem in problems(guess, lossy=True)] == [
@@ -90,7 +90,7 @@ def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
 
 
-def test_the_example_of_several_nodes_is_refused_with_its_arithmetic() -> None:
+def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
     told = problems(complete(PAGE["several nodes"]))
     assert any("tensor 4 x dataLocal 4 = 16" in each for each in told), told
     assert any("tensor 4 x dataLocal 8 = 32" in each for each in told), told

@@ -39,7 +39,7 @@ def templates(lws: Manifest) -> list[Manifest]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
+def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
     made = objects(case)
     lws = of_kind(made, "LeaderWorkerSet")
     places = {

@@ -61,7 +61,7 @@ def test_replicas_of_several_pods_have_more(
     assert "livenessProbe" not in container(role, "workerTemplate")
 
 
-def test_what_the_user_mounts_there_holds() -> None:
+def test_user_mounts_take_precedence_over_the_preset() -> None:
     own = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
     claim = {"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}
     env = [{"name": "HOME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
@@ -206,7 +206,7 @@ def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("uri", ["pvc://claim/model", "oci://registry.example/model:1"])
-def test_beside_a_volume_or_an_image_only_adapters_are_fetched(uri: str) -> None:
+def test_only_adapters_are_downloaded_next_to_a_volume_or_image(uri: str) -> None:
     only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
@@ -288,9 +288,7 @@ PROGRAM = "runs a program to find its words; write what it becomes"
          "holds $$, which only a shell in the pod could tell; write what it becomes"),
     ],
 )  # fmt: skip
-def test_what_only_a_shell_could_tell_is_refused_in_arguments(
-    args: list[str], at: str, why: str
-) -> None:
+def test_shell_expansions_in_arguments_are_rejected(args: list[str], at: str, why: str) -> None:
     document = llm(template=pod(args=args, env=[POD_IP]))
     assert problems(document) == [f"f: template.containers[0].{at}: {why}"]
 
@@ -315,7 +313,7 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
         ("--a 'b", "is not valid shell syntax: No closing quotation"),
     ],
 )
-def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, why: str) -> None:
+def test_shell_expansions_in_additional_arguments_are_rejected(value: str, why: str) -> None:
     env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
     assert problems(llm(template=pod(env=env))) == [
         f"f: template.containers[0].env[0].value: {why}"

@@ -75,7 +75,7 @@ def test_route_spec_attaches_to_the_gateway_that_kserve_uses(
     assert made["httproute"].get("parentRefs") == (None if gateway else PARENTS)
 
 
-def test_references_to_gateways_and_a_route_of_its_own() -> None:
+def test_gateway_references_and_user_route_are_copied() -> None:
     refs = [{"name": "my-custom-gateway", "namespace": "istio-system"}]
     own = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
     made = router(
@@ -190,7 +190,7 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
         ({"kind": "InferencePool", "name": "other-inference-pool"}, {**POOL, "name": "other-pool"}),
     ],
 )  # fmt: skip
-def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manifest) -> None:
+def test_backends_of_kserve_become_our_pool(given: Manifest, ours: Manifest) -> None:
     mirrored = {key: value for key, value in given.items() if key != "weight"}
     mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}
     own = {"rules": [{"backendRefs": [given], "filters": [mirror]}]}
@@ -215,7 +215,7 @@ def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manife
         {"name": "llm-kserve-workload-svc", "port": 8000, "weight": 2},
     ],
 )  # fmt: skip
-def test_what_kserves_controller_makes_is_our_service_without_a_scheduler(given: Manifest) -> None:
+def test_backends_of_kserve_become_our_service_without_a_scheduler(given: Manifest) -> None:
     route = {"http": {"spec": {"rules": [{"backendRefs": [given]}]}}}
     (rule,) = router(llm(router={"route": route}))["httproute"]["rules"]
     assert rule["backendRefs"] == [{**BEHIND, "weight": 2}]
@@ -231,7 +231,7 @@ def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
     assert shared[0] == [{**BEHIND, "weight": 9}, pool]
 
 
-def test_a_stream_through_a_route_of_its_own_has_no_time_limit() -> None:
+def test_user_route_has_no_timeout() -> None:
     own = {"rules": [{"backendRefs": [{"kind": "InferencePool", "name": "llm-inference-pool"}]}]}
     (rule,) = [
         rule
@@ -252,7 +252,7 @@ def test_a_stream_through_a_route_of_its_own_has_no_time_limit() -> None:
         {"kind": "InferencePool", "name": "bare-inference-pool"},
     ],
 )
-def test_backends_that_nobody_makes_are_warned_of(ref: Manifest) -> None:
+def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
     own = {"rules": [{"backendRefs": [ref]}]}
     documents = (llm(router={**ROUTER, "route": {"http": {"spec": own}}}), llm("bare"))
     assert (
@@ -363,6 +363,25 @@ SCHEDULER_PRESET: Manifest = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("plugin", "component"),
+    [
+        ({"type": "token-producer"}, "a tokenizer"),
+        ({"type": "precise-prefix-cache-scorer"}, "a tokenizer"),
+        ({"type": "predicted-latency-producer"}, "latency predictors"),
+        ({"type": "token-producer", "parameters": {"vllm": {"url": "http://t:8000"}}}, None),
+    ],
+)
+def test_components_that_kserve_deploys_for_a_plugin_are_reported(
+    plugin: Manifest, component: str | None
+) -> None:
+    inline = {"plugins": [plugin]}
+    document = llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}})
+    found = [finding for finding in warned(document) if "KServe deploys" in finding]
+    assert len(found) == (component is not None)
+    assert all(f"router.scheduler.config: KServe deploys {component} for" in f for f in found)
+
+
 def test_scheduler_preset_is_accepted_as_a_config() -> None:
     name = "kserve-config-llm-scheduler"
     service = llm(router={"route": {}}, baseRefs=[{"name": name}])
@@ -459,7 +478,7 @@ def test_findings_about_a_configuration_name_the_config_map() -> None:
     assert any(problem.startswith("f#2: data.epp: ") for problem in problems(referring(), wrong))
 
 
-def test_flags_beside_the_presets_own_are_copied() -> None:
+def test_further_picker_flags_are_copied() -> None:
     def with_main(**main: Any) -> Manifest:
         template = {"containers": [{"name": "main", **main}]}
         return llm(router={"route": {}, "scheduler": {"template": template}})

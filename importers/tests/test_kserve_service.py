@@ -58,7 +58,9 @@ def test_a_service_of_one_workload() -> None:
         ("oci://registry.example.com/model:1", True, None),
     ],
 )
-def test_who_downloads_the_model(uri: str, enabled: bool, fetch: str | None) -> None:
+def test_storage_initializer_decides_who_downloads(
+    uri: str, enabled: bool, fetch: str | None
+) -> None:
     made = spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
     assert made["model"].get("fetch") == fetch
 
@@ -80,7 +82,7 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
     assert [role.get("replicas") for role in roles] == [2, 1, None]
 
 
-def test_a_command_of_its_own_is_kept_whole() -> None:
+def test_user_command_is_unchanged() -> None:
     own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
     (role,) = spec(llm(template=pod(**own)))["roles"]
     env = [*PRESET["env"], ADDED]
@@ -144,7 +146,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
         ),
     ],
 )
-def test_contradictions_are_refused(more: Manifest, why: str) -> None:
+def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
     assert f"f: {why}" in problems(llm(**more))
 
 
@@ -192,7 +194,9 @@ def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -
         ({"maxUnavailable": "0%", "maxSurge": 1}, {"maxUnavailable": 0, "maxSurge": 1}, "PerRole"),
     ],
 )
-def test_the_pace_of_updates(strategy: Manifest, rollout: Manifest, layout: str | None) -> None:
+def test_rollout_strategy_becomes_rollout(
+    strategy: Manifest, rollout: Manifest, layout: str | None
+) -> None:
     made = spec(llm(replicas=4, rolloutStrategy=strategy))
     assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
 
@@ -353,12 +357,12 @@ def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
     assert told[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
 
 
-def test_a_stopped_service_is_parked() -> None:
+def test_stopped_service_is_scaled_to_zero() -> None:
     made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
     assert [role["replicas"] for role in made["roles"]] == [0]
 
 
-def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
+def test_stopped_service_keeps_its_route_and_has_no_autoscaler() -> None:
     document = llm(
         metadata={"annotations": {"serving.kserve.io/stop": "True"}},
         scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}},
@@ -423,7 +427,7 @@ def test_findings_about_a_merged_value_name_its_document() -> None:
     assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
 
 
-def test_a_config_that_nobody_names_and_kserves_own() -> None:
+def test_unused_config_and_preset_names_are_reported() -> None:
     documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
     assert problems(*documents) == []
     told = "no LLMInferenceService of this input refers to it; ignored"
@@ -503,7 +507,7 @@ def test_items_of_one_key_become_one_and_are_reported() -> None:
     assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
 
 
-def test_two_sources_of_one_volume_are_refused() -> None:
+def test_volume_with_two_sources_is_rejected() -> None:
     below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
     above = [{"name": "data", "hostPath": {"path": "/data"}}]
     (told,) = problems(
@@ -559,7 +563,7 @@ def test_a_config_may_set_it_as_well() -> None:
     assert role["kvCacheOffloading"] == {"cpu": "2Gi", "secondary": TIERS}
 
 
-def test_a_command_of_its_own_gets_the_arguments_too() -> None:
+def test_user_command_gets_offloading_arguments() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
                    model={"uri": "hf://m/m"})  # fmt: skip
     text = "f: info: kvCacheOffloading: KServe applies it only to the preset's command;"
@@ -582,7 +586,7 @@ def test_a_command_of_its_own_gets_the_arguments_too() -> None:
          "f: kvCacheOffloading.evictionPolicy: must be one of lru, arc"),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused(more: Any, text: str) -> None:
+def test_invalid_values_are_rejected(more: Any, text: str) -> None:
     found = problems(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
     assert any(each.startswith(text) for each in found), found
 
@@ -642,7 +646,7 @@ def test_an_empty_uri_is_that_of_the_config() -> None:
     ]
 
 
-def test_reasons_of_what_cannot_be_carried_over() -> None:
+def test_group_and_weight_need_the_managed_route() -> None:
     own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (

@@ -41,7 +41,7 @@ SCOPE = Scope(
         ("{{ shutdownTimeout .Spec.Template 15 }}", "40"),
     ],
 )  # fmt: skip
-def test_templates_become_what_kserve_makes_of_them(text: str, made: str) -> None:
+def test_templates_evaluate_as_in_kserve(text: str, made: str) -> None:
     assert evaluate(text, SCOPE) == made
 
 
@@ -55,7 +55,7 @@ def test_templates_become_what_kserve_makes_of_them(text: str, made: str) -> Non
         "{{ eq .Name 1 }}", "{{ range .Spec.Worker }}a{{ end }}", "{{ .Name .Name }}",
     ],
 )  # fmt: skip
-def test_what_cannot_be_evaluated_is_refused(text: str) -> None:
+def test_unknown_template_is_rejected(text: str) -> None:
     with pytest.raises(TemplateError):
         evaluate(text, SCOPE)
 
@@ -65,7 +65,7 @@ WORDS = ["{{", "}}", "{{-", "-}}", " ", "if", "else", "end", "or", "eq", "(", ")
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
-def test_any_text_is_evaluated_or_refused(text: str) -> None:
+def test_any_template_is_evaluated_or_rejected(text: str) -> None:
     with contextlib.suppress(TemplateError):
         assert "{{" not in evaluate(text, SCOPE)
 

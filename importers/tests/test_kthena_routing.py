@@ -297,7 +297,7 @@ def test_weights_are_shares_of_the_route_of_the_largest() -> None:
     assert told.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
 
 
-def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:
+def test_target_keeps_its_own_rule() -> None:
     canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
     first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
@@ -468,7 +468,7 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
         ),
     ],
 )
-def test_contradictions_of_routing_are_refused(documents: list[Any], expected: str) -> None:
+def test_conflicting_routes_are_rejected(documents: list[Any], expected: str) -> None:
     assert expected in problems(*documents, lossy=True)
 
 

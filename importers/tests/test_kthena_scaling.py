@@ -231,7 +231,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
         ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller creates"),
     ],
 )  # fmt: skip
-def test_unsupported_scaling_is_refused(documents: list[Manifest], wanted: str) -> None:
+def test_unsupported_scaling_is_rejected(documents: list[Manifest], wanted: str) -> None:
     found = problems(serving(), *documents)
     assert len(found) == 1, found
     assert wanted in found[0]

@@ -36,7 +36,7 @@ def made_of_a_booster(document: Manifest) -> Manifest:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_kthena_made_of_a_booster_is_read_as_kubectl_prints_it() -> None:
+def test_objects_of_a_model_booster_are_imported_from_kubectl_output() -> None:
     documents = [made_of_a_booster(each) for each in (serving(), server(), route())]
     (args,) = loads(json.dumps(listed(*documents)))
     assert (args.name, len(args.roles)) == ("ms", 2)

@@ -118,7 +118,7 @@ def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
     assert models == [models[0]] * 3
 
 
-def test_what_nobody_names_is_called_by_its_path() -> None:
+def test_model_without_a_name_is_served_by_its_path() -> None:
     document = cached("--model=/mnt/models/a.gguf")
     assert spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
     assert (
@@ -179,7 +179,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
-def test_what_cannot_work_is_refused(documents: list[Manifest], expected: str) -> None:
+def test_invalid_values_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert problems(*documents) == [expected]
 
 

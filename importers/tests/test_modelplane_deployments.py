@@ -368,7 +368,7 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
         (released(replicas=11), "f: replicas: must be at most 10, got 11"),
     ],
 )
-def test_contradictions_of_deployments_are_refused(document: Manifest, expected: str) -> None:
+def test_conflicting_deployments_are_rejected(document: Manifest, expected: str) -> None:
     assert any(problem.startswith(expected) for problem in refused(document))
 
 

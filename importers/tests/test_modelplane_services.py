@@ -147,7 +147,7 @@ def test_requests_are_split_as_the_weights_say(
         assert each == ({"routedBy": main} if f"{name}-pool" in weights else None)
 
 
-def test_a_service_behind_another_route_may_have_a_route_of_its_own() -> None:
+def test_service_behind_another_route_may_have_its_own_route() -> None:
     documents = [named("a"), named("b"), model_service("a", "b"), model_service("b", name="b")]
     made = routers(*documents)
     assert [len(each["rules"]) for each in made.values()] == [1, 1]
@@ -216,7 +216,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     ),
     (
         [released(), {**model_service(), "spec": {"endpoints": []}}],
-        "f#2: endpoints: must hold at least 1 item, got none",
+        "f#2: endpoints: must contain at least 1 item, got none",
     ),
     (
         [released(), {**model_service(), "metadata": {"name": "chat", "labels": {"a": "b"}}}],
@@ -229,7 +229,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
-def test_what_leads_elsewhere_is_refused(documents: list[Manifest], expected: str) -> None:
+def test_endpoints_elsewhere_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert problems(*documents) == [expected]
     if "cannot be carried over" in expected:
         assert problems(*documents, lossy=True) == []

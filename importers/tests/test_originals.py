@@ -44,7 +44,7 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_values_stand_where_the_original_puts_them(case: dict[str, Any]) -> None:
+def test_objects_have_the_values_of_the_original_controllers(case: dict[str, Any]) -> None:
     read = source(*case["documents"])
     made = read.rendered()
     assert made, [str(each) for _, each in read.findings]
@@ -68,7 +68,7 @@ def test_values_stand_where_the_original_puts_them(case: dict[str, Any]) -> None
         assert list(missing(wanted["has"], place)) == []
 
 
-def test_a_worker_beside_prefill_and_decode_is_in_the_gang_unless_it_is_optional() -> None:
+def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> None:
     """Where FusionInfer's controller differs: docs/deviations.md."""
     (pair, *_) = yaml_files.read(Path(__file__).parent / "originals" / "fusioninfer.yaml")
     (document,) = pair["documents"]

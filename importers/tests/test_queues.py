@@ -151,9 +151,9 @@ def test_a_service_waits_in_one_queue() -> None:
         ({"networkTopology": {"groupPolicy": {"highestTierAllowed": 1}}}, "networkTopology"),
     ],
 )
-def test_what_kueue_does_not_hold_together_is_refused(group: Manifest, field: str) -> None:
+def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
     document = labelled(kthena.serving(group=group))
-    told = f"Kueue admits each replica by itself; remove it, or the label {QUEUE}"
+    told = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
     assert problems(document) == [f"f: template.{field}: cannot be carried over: {told}"]
     assert spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 

@@ -54,7 +54,7 @@ def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str)
     assert problems(document) == [expected]
 
 
-def test_any_other_object_is_refused_and_left_out_when_losses_are_allowed() -> None:
+def test_other_objects_are_rejected_or_ignored_with_losses_allowed() -> None:
     (refused,) = problems(serving(), DEPLOYMENT)
     assert refused == (
         "f#2: kind: Deployment (apps/v1) is not an InferenceService or one of the kinds of KServe, "

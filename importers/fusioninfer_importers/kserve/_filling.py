@@ -82,7 +82,7 @@ class _Filling:
             if path[-2:-1] == ("volumes",) and _scalars(whole) < _scalars(node):
                 self.lost_volumes.add(str(node.text("name")))
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
-                return None  # a Secret or ConfigMap without its name is refused
+                return None  # a Secret or ConfigMap without its name is rejected
             return whole
         if isinstance(content, list):
             return Node(node.at, list(self._items(content, path)), node.synthetic)
@@ -190,7 +190,7 @@ def _waits(word: Any) -> bool:
 
 
 def _sibling_names(node: Node) -> tuple[Any, ...]:
-    """The name beside a variable's value in its document."""
+    """Return the name of the variable that a value belongs to."""
     at = node.at
     parent = type(at)(at.document, at.path[:-1])
     return ((parent / "name").value,)

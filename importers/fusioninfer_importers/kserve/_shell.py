@@ -108,7 +108,7 @@ def _variables(text: str) -> list[str]:
 
 
 def _for_kubelet(piece: str, names: Collection[str]) -> str:
-    """A part of a text with its variables written for the kubelet: `$(NAME)`."""
+    """Return a part of a text with its variables in the kubelet's syntax: `$(NAME)`."""
     if piece.startswith("\\"):
         return piece
 

@@ -1,7 +1,7 @@
 """The container `main` with what KServe's presets add to it and to its pod.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
-`vllm serve`. A container without a command of its own gets that program, with the arguments that
+`vllm serve`. A container without a command gets that program, with the arguments that
 the script appends: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
 docs/systems.md lists which parts of the presets are settings of ours or have no counterpart.
 """
@@ -44,7 +44,7 @@ _CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
 _SINGLE, _SEVERAL = "1Gi", "8Gi"
 #: Port of the pool; behind a sidecar the engine has another.
 PORT = 8000
-#: Fields of the probes beside their handlers.
+#: Fields of the probes without their handlers.
 _PROBES = {
     "livenessProbe": {"periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 10},
     "readinessProbe": {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 2},
@@ -115,15 +115,17 @@ def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> 
     """The preset's volumes merged with the user's, which replace those of another source."""
     below: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
-        written = next((volume for volume in volumes.items if volume.text("name") == name), None)
+        user_volume = next(
+            (volume for volume in volumes.items if volume.text("name") == name), None
+        )
         others = (
             []
-            if written is None
-            else [key for key in written.content if key not in ("name", "emptyDir")]
+            if user_volume is None
+            else [key for key in user_volume.content if key not in ("name", "emptyDir")]
         )
-        if written is not None and others:
+        if user_volume is not None and others:
             report.translated(
-                written.at,
+                user_volume.at,
                 f"replaces the emptyDir of KServe's presets with {others[0]}; a volume has one "
                 "source",
             )
@@ -135,7 +137,7 @@ def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> 
 def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
     if name != _VOLUMES[SHARED_MEMORY]:
         return {}
-    # The preset's limit is too small for an offloaded cache, whose size has a check of its own.
+    # The preset's limit is too small for an offloaded cache, whose size has its own check.
     limit = {} if preset.offloads else {"sizeLimit": _SEVERAL if preset.several else _SINGLE}
     return {"medium": "Memory", **limit}
 
@@ -144,13 +146,16 @@ def _preset_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
     port = {"containerPort": PORT + 1 if preset.decodes else PORT, "protocol": "TCP"}
     env = [{"name": name, "value": value} for name, value in _ENV.items()]
-    security, written = synthetic(container.at, _security(preset)), container.get("securityContext")
+    security, user_security = (
+        synthetic(container.at, _security(preset)),
+        container.get("securityContext"),
+    )
     return with_fields(
         container,
         ports=container.get("ports") or synthetic(container.at, [port]),
         env=_below(container, "env", "name", env),
         volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
-        securityContext=security if written is None else merge(security, written),
+        securityContext=security if user_security is None else merge(security, user_security),
         lifecycle=_lifecycle(container, preset),
         **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
     )
@@ -172,10 +177,10 @@ def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -
     listed = container.get(field)
     if listed is not None and not isinstance(listed.content, list):
         return listed  # our own rules refuse it
-    written = listed.items if listed is not None else []
-    taken = {(item.text(key) or "").rstrip("/") for item in written}
+    user_items = listed.items if listed is not None else []
+    taken = {(item.text(key) or "").rstrip("/") for item in user_items}
     free = synthetic(container.at, [item for item in items if item[key] not in taken])
-    return free if listed is None else Node(listed.at, [*free.items, *written], listed.synthetic)
+    return free if listed is None else Node(listed.at, [*free.items, *user_items], listed.synthetic)
 
 
 def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:

@@ -78,7 +78,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
     for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
-        bases = _bases(report, document, configs)
+        bases = _find_bases(report, document, configs)
         used.update(bases)
         specs.append((document, bases, _merge_bases(report, document, bases)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
@@ -132,7 +132,7 @@ def _report_configs(
             )
 
 
-def _bases(
+def _find_bases(
     report: ConversionReport, document: SourceDocument, configs: Objects
 ) -> list[SourceDocument]:
     """The configs that a service is based on, in merge order."""
@@ -223,14 +223,14 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     else:
         convert_workload(builder, spec, "main", "worker", arguments)
     if not convert_queue(builder):
-        _gang(builder, spec)
+        _convert_gang(builder, spec)
     convert_router(builder, spec, related)
-    _tracing(builder, spec)
+    _convert_tracing(builder, spec)
     park_roles(builder)
     convert_devices(builder)
 
 
-def _gang(builder: ServiceBuilder, spec: Node) -> None:
+def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
     """Turns the gang off that our default would make, unless the pods ask for Volcano."""
     workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
@@ -240,7 +240,7 @@ def _gang(builder: ServiceBuilder, spec: Node) -> None:
         builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), PLACED_ALONE)
 
 
-def _trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
+def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     """Adds the attributes of spans that KServe's controller sets (tracing.go)."""
     namespace, name = builder.main.namespace, builder.main.name
     if not isinstance(namespace, str):
@@ -287,7 +287,7 @@ def _variables(container: dict[str, Any]) -> list[Any] | None:
     return [variable.get("name") for variable in env]
 
 
-def _tracing(builder: ServiceBuilder, spec: Node) -> None:
+def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
     tracing, report = spec.get("tracing"), builder.report
     if tracing is None:
         return
@@ -297,7 +297,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         report.consume(tracing.at)
         report.chosen(tracing.at / "exporterEndpoint", f"not set: KServe's preset has {_COLLECTOR}")
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
-    _trace_attributes(builder, endpoint)
+    _add_trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
         report.unsupported(exporter.at, "is not supported; use otlp")

@@ -145,32 +145,32 @@ def kserve_backends(
 
 def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
     """The rules of a route with our pools instead of the backends that KServe creates."""
-    return _map_items(rules, lambda rule: _replaced_rule(builder, rule, known))
+    return _map_items(rules, lambda rule: _replace_in_rule(builder, rule, known))
 
 
-def _replaced_rule(builder: ServiceBuilder, rule: Node, known: Backends) -> Node:
+def _replace_in_rule(builder: ServiceBuilder, rule: Node, known: Backends) -> Node:
     changed: dict[str, Node] = {}
-    for key, change in (("backendRefs", _replaced_backend), ("filters", _replaced_mirror)):
+    for key, change in (("backendRefs", _replace_backend), ("filters", _replace_in_mirror)):
         listed = rule.get(key)
         if listed is not None:
             changed[key] = _map_items(listed, lambda item, to=change: to(builder, item, known))
     return with_fields(rule, **changed) if changed else rule
 
 
-def _replaced_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> Node:
+def _replace_in_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> Node:
     mirror, backend = item.get("requestMirror"), item.get("requestMirror", "backendRef")
     if mirror is None or backend is None:
         return item
     return with_fields(
         item,
-        requestMirror=with_fields(mirror, backendRef=_replaced_backend(builder, backend, known)),
+        requestMirror=with_fields(mirror, backendRef=_replace_backend(builder, backend, known)),
     )
 
 
-def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
+def _replace_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
     kind, name = ref.text("kind") or "Service", ref.text("name")
     if name is None or kind not in _SUFFIXES:
-        return ref  # not made by KServe, or refused by our own rules
+        return ref  # not created by KServe, or rejected by our rules
     if kind == "Service" and ref.text("group"):
         return ref
     namespace = ref.text("namespace") or builder.main.namespace
@@ -192,7 +192,7 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
 
 
 def _map_items(node: Node, change: Any) -> Node:
-    """A list with each of its mappings changed; our own rules refuse what is no list."""
+    """A list with each of its mappings changed; our own rules reject other values."""
     if not isinstance(node.content, list):
         return node
     made = [change(item) if isinstance(item.content, dict) else item for item in node.content]
@@ -208,10 +208,10 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     ingress = router.get("ingress")
     if ingress is not None:
         builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
-    _route(builder, target, spec, related)
-    _gateway(builder, target, router)
+    _convert_route(builder, target, spec, related)
+    _convert_gateway(builder, target, router)
     if pool_reference(spec) is not None:
-        _existing_pool(builder, target, spec)
+        _use_existing_pool(builder, target, spec)
         return
     if router.get("scheduler") is not None:
         convert_scheduler(builder, target, spec, related.maps)
@@ -226,7 +226,7 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     builder.report.chosen(at, "not set; a Service distributes requests without an endpoint picker")
 
 
-def _existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
+def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
     """Report what an existing pool changes: KServe creates no endpoint picker next to it."""
     scheduler, reference = spec.get("router", "scheduler"), pool_reference(spec)
     assert scheduler is not None, "the reference is in it"
@@ -243,7 +243,7 @@ def _existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> Non
             builder.report.left_out(leaf.at, "has no effect with pool.ref; ignored")
 
 
-def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
+def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
     route, report = spec.get("router", "route"), builder.report
     if route is None:
         return
@@ -378,7 +378,7 @@ def _model_rules(
     ]
 
 
-def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
+def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
     """Attaches the route to the Gateways that are named, else to KServe's, which makes none."""
     gateway, refs = router.get("gateway"), router.get("gateway", "refs")
     route_refs = router.get("route", "http", "refs")

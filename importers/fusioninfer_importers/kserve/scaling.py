@@ -98,7 +98,7 @@ def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: 
     behavior = wva.get("hpa", "behavior")
     if behavior is not None:
         copy_node(builder, (*ours, "behavior"), behavior)
-    _minimum(builder, target, scaling)
+    _set_minimum(builder, target, scaling)
     model = builder.get(("spec", "model")) or {}
     cost = wva.get("variantCost")
     annotations = {
@@ -120,7 +120,7 @@ def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: 
         builder.default(labels, "unknown", wva.at)
 
 
-def _minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
     """Set the replicas before the autoscaler acts, and one LeaderWorkerSet for the role."""
     lowest = scaling.get("minReplicas")
     if lowest is not None:
@@ -145,7 +145,7 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
         return
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
     builder.default((*ours, "engine"), "KEDA", keda.at)
-    _minimum(builder, target, scaling)
+    _set_minimum(builder, target, scaling)
     items = [_with_our_pods(builder, trigger) for trigger in triggers.items]
     copy_node(builder, (*ours, "keda", "triggers"), Node(triggers.at, items))
     copy_fields(builder, (*ours, "keda"), keda, *_KEDA)

@@ -27,6 +27,7 @@ from fusioninfer_pulumi.plugins.importers import (
     Family,
     Location,
     SourceDocument,
+    SourceField,
     dump_epp_config,
     find_family,
     object_names,
@@ -61,6 +62,12 @@ _PREFILL: _Weights = {
 _DECODE: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
 #: Added to every profile where the model has LoRA adapters.
 _LORA: _Weights = {"lora-affinity-scorer": 4}
+#: What KServe deploys for a plugin (tokenizer.go, scheduler_latency_predictor.go).
+_COMPONENTS = {
+    "token-producer": "a tokenizer",
+    "precise-prefix-cache-scorer": "a tokenizer",
+    "predicted-latency-producer": "latency predictors",
+}
 _PICK = "max-score-picker"
 _DECIDER = "always-disagg-pd-decider"
 
@@ -99,31 +106,31 @@ def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[s
     if not paired:
         return {
             **header,
-            "plugins": _types("single-profile-handler", *_ALONE, _PICK, *more),
-            "schedulingProfiles": [_profile("default", {**more, **_ALONE})],
+            "plugins": _make_plugins("single-profile-handler", *_ALONE, _PICK, *more),
+            "schedulingProfiles": [_make_profile("default", {**more, **_ALONE})],
         }
     handler = {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": _DECIDER}}}
     scorers = dict.fromkeys([*_PREFILL, *_DECODE])
     return {
         **header,
         "plugins": [
-            *_types("disagg-headers-handler", "prefill-filter", "decode-filter"),
-            *_types(*scorers, _PICK, _DECIDER),
+            *_make_plugins("disagg-headers-handler", "prefill-filter", "decode-filter"),
+            *_make_plugins(*scorers, _PICK, _DECIDER),
             handler,
-            *_types(*more),
+            *_make_plugins(*more),
         ],
         "schedulingProfiles": [
-            _profile("prefill", {**more, **_PREFILL}, "prefill-filter"),
-            _profile("decode", {**more, **_DECODE}, "decode-filter"),
+            _make_profile("prefill", {**more, **_PREFILL}, "prefill-filter"),
+            _make_profile("decode", {**more, **_DECODE}, "decode-filter"),
         ],
     }
 
 
-def _types(*names: str) -> list[dict[str, Any]]:
+def _make_plugins(*names: str) -> list[dict[str, Any]]:
     return [{"type": name} for name in names]
 
 
-def _profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]:
+def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]:
     references: list[dict[str, Any]] = [{"pluginRef": plugin} for plugin in filters]
     references += [{"pluginRef": plugin, "weight": weight} for plugin, weight in weights.items()]
     return {"name": name, "plugins": [*references, {"pluginRef": _PICK}]}
@@ -145,12 +152,12 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
             "is not supported; remove it, and configure a tokenizer in config.inline",
         )
     if pool is not None:
-        _pool(builder, pool)
-    config = _picker_pods(builder, picker, scheduler)
-    _config(builder, target, scheduler, config, spec, maps)
+        _report_pool(builder, pool)
+    config = _convert_picker_pods(builder, picker, scheduler)
+    _convert_config(builder, target, scheduler, config, spec, maps)
 
 
-def _config(
+def _convert_config(
     builder: ServiceBuilder,
     target: Location,
     scheduler: Node,
@@ -173,7 +180,7 @@ def _config(
         text = value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
         builder.derive(ours, text, inline.at)
     elif reference is not None:
-        _config_from_map(builder, target, reference, maps)
+        _use_config_map(builder, target, reference, maps)
     elif flag is not None:
         copy_node(builder, ours, flag)
     else:
@@ -184,12 +191,14 @@ def _config(
             adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(ours, dump_epp_config(made), scheduler.at)
-    if family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10):
-        _migrate(builder, ours)
+    current = family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10)
+    _review_config(builder, ours, scheduler.at / "config", current=current)
 
 
-def _migrate(builder: ServiceBuilder, target: Location) -> None:
-    """Rewrite a configuration of an older release, as KServe's controller does."""
+def _review_config(
+    builder: ServiceBuilder, target: Location, at: SourceField, *, current: bool
+) -> None:
+    """Migrate the configuration for a current picker, and report what KServe adds to it."""
     text = builder.get(target)
     try:
         config = yaml.safe_load(text) if isinstance(text, str) else None
@@ -197,16 +206,27 @@ def _migrate(builder: ServiceBuilder, target: Location) -> None:
         return
     if not isinstance(config, dict):
         return
-    migrated = migrate(config)
+    plugins = config.get("plugins")
+    for plugin in plugins if isinstance(plugins, list) else ():
+        component = _COMPONENTS.get(str(plugin.get("type"))) if isinstance(plugin, dict) else None
+        if component is not None and "url" not in str(plugin.get("parameters")).lower():
+            builder.report.warning(
+                REFERENCE_MISSING,
+                at,
+                f"KServe deploys {component} for the plugin {plugin['type']} and writes its "
+                "address into the configuration, the library does not; deploy one and set the "
+                "address in config.inline",
+            )
+    migrated = migrate(config) if current else config
     if migrated != config:
-        at = builder.remove(target)
-        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), at)
+        origin = builder.remove(target)
+        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), origin)
         builder.report.translated(
-            at, "migrated from an older release of the endpoint picker, as KServe does"
+            origin, "migrated from an older release of the endpoint picker, as KServe does"
         )
 
 
-def _pool(builder: ServiceBuilder, pool: Node) -> None:
+def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
     service = str(builder.main.name)
     same: dict[Location, Any] = {
@@ -231,7 +251,7 @@ def _pool(builder: ServiceBuilder, pool: Node) -> None:
             )
 
 
-def _config_from_map(
+def _use_config_map(
     builder: ServiceBuilder, target: Location, reference: Node, maps: Objects
 ) -> None:
     """Takes the picker's configuration from a ConfigMap, whose key is `epp` by default."""
@@ -257,7 +277,7 @@ def _config_from_map(
     builder.derive((*target, "endpointPickerConfig"), text.value, text, *places)
 
 
-def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> Node | None:
+def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> Node | None:
     """Sets the picker's container and pods; returns the configuration in its arguments."""
     metadata = (*picker, "template", "metadata")
     copy_fields(builder, metadata, scheduler, "labels", "annotations")
@@ -291,16 +311,18 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
             own_fields["command"] = None
         if words and (args is None or isinstance(args.content, list)):
             at = container.at if args is None else args.at
-            kept, config = _flags(builder, Node(at, words))
+            kept, config = _drop_generated_flags(builder, Node(at, words))
             own_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
-        others += _picker_container(builder, picker, with_fields(container, **own_fields), name)
+        others += _convert_picker_container(
+            builder, picker, with_fields(container, **own_fields), name
+        )
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
     if kept_pod.content:
         copy_node(builder, (*picker, "template", "spec"), kept_pod)
     return config
 
 
-def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
+def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
     """The arguments without those that hold here anyway, and the configuration among them."""
     name, namespace = builder.main.name, builder.main.namespace
     #: What KServe's presets say, and what each is here.
@@ -356,7 +378,7 @@ def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
             yield name, None, [item]
 
 
-def _picker_container(
+def _convert_picker_container(
     builder: ServiceBuilder, picker: Location, container: Node, name: Node
 ) -> list[Node]:
     """Sets the picker's own fields; returns the container with the others, if there are any."""

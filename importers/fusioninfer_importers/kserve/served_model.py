@@ -46,7 +46,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     """Converts the model: what is served, who downloads it, LoRA adapters.
 
     Returns:
-        What the presets' command says of it beside our own arguments.
+        Arguments of the presets' command that name the model.
     """
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
@@ -59,24 +59,24 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     names = [str(name)]
     if isinstance(namespace, str):  # else an Output
         names.append(qualified_name(namespace, str(name)))
-    if _mounts_weights(spec):
-        _mounted(builder, spec, model)
+    if _has_mounted_model(spec):
+        _convert_mounted_model(builder, spec, model)
         return (WEIGHTS, SERVED_NAME, *names)
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
     uri = str(model.value["uri"])
     if uri.startswith("oci+native://"):  # KServe mounts an image volume, as oci:// does here
         place = model.at / "uri"
         builder.derive(("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), place)
-    _criticality(builder, model)
+    _report_criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.at)
-    _confidential(builder, model)
-    _download(builder, spec, model)
-    _lora(builder, model)
+    _report_confidential(builder, model)
+    _convert_download(builder, spec, model)
+    _convert_lora(builder, model)
     return (SERVED_NAME, *names)
 
 
-def _mounts_weights(spec: Node) -> bool:
+def _has_mounted_model(spec: Node) -> bool:
     """Whether the user mounts the model, so that nothing is downloaded."""
     enabled, pod = spec.get("storageInitializer", "enabled"), spec.get("template")
     if enabled is None or enabled.content is not False or pod is None:
@@ -90,20 +90,20 @@ def _mounts_weights(spec: Node) -> bool:
     )
 
 
-def _mounted(builder: ServiceBuilder, spec: Node, model: Node) -> None:
+def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     """Converts a model that the user mounts where the presets' command looks for it."""
     report = builder.report
     report.translated(model.at / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
     report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
-    _criticality(builder, model)
+    _report_criticality(builder, model)
     report.consume(model.at / "name")
-    _confidential(builder, model)
+    _report_confidential(builder, model)
     lora = model.get("lora")
     if lora is not None:
         report.unsupported(lora.at, "is not supported for a model that the pods mount themselves")
 
 
-def _criticality(builder: ServiceBuilder, model: Node) -> None:
+def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
     """Reports the criticality of a model or an adapter, which v1alpha1 has."""
     field = model.get("criticality")
     if field is None:
@@ -117,7 +117,7 @@ def _criticality(builder: ServiceBuilder, model: Node) -> None:
         builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
 
 
-def _confidential(builder: ServiceBuilder, model: Node) -> None:
+def _report_confidential(builder: ServiceBuilder, model: Node) -> None:
     """Report an encrypted model, which KServe's storage-initializer decrypts."""
     field, enabled = model.get("confidential"), model.get("confidential", "enabled")
     if field is None:
@@ -133,7 +133,7 @@ def _confidential(builder: ServiceBuilder, model: Node) -> None:
     )
 
 
-def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
+def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
     """Sets who downloads the model: an init container, unless the service disables it."""
     uri, target = model.value["uri"], ("spec", "model", "fetch")
     enabled = spec.get("storageInitializer", "enabled")
@@ -151,7 +151,7 @@ def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
         builder.report.consume(enabled.at)  # volumes and images are mounted either way
 
 
-def _lora(builder: ServiceBuilder, model: Node) -> None:
+def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
     lora = model.get("lora")
     if lora is None:
         return
@@ -159,10 +159,10 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
     for index, adapter in enumerate(adapters.content if adapters is not None else ()):
         target = ("spec", "model", "lora", "adapters", index)
         copy_fields(builder, target, adapter, "name", "uri")
-        _criticality(builder, adapter)
+        _report_criticality(builder, adapter)
         if adapter.get("name") is None:
             builder.report.invalid(adapter.at, "adapter name is required")
-        _confidential(builder, adapter)
+        _report_confidential(builder, adapter)
         nested = adapter.get("lora")
         if nested is not None:
             builder.report.unsupported(nested.at, "is not supported; an adapter has name and uri")
@@ -178,7 +178,7 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 
 
-def _downloads(uri: Node | None) -> bool:
+def _needs_download(uri: Node | None) -> bool:
     return uri is not None and str(uri.content).startswith(("hf://", "s3://"))
 
 
@@ -196,7 +196,7 @@ def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
         model,
         *(adapter.get("uri") for adapter in (adapters.items if adapters is not None else ())),
     ]
-    used = any(_downloads(uri) for uri in uris)
+    used = any(_needs_download(uri) for uri in uris)
     prefill = spec.get("prefill")
     spec = _without_initializer(builder, spec, used=used)
     if prefill is None:
@@ -223,7 +223,7 @@ def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) 
         if container.text("name") != NAME:
             continue
         if used:
-            _fetcher(builder, container)
+            _convert_fetcher(builder, container)
         else:
             builder.report.left_out(
                 container.at,
@@ -232,7 +232,7 @@ def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) 
     return with_fields(pod, initContainers=Node(listed.at, kept) if kept else None)
 
 
-def _fetcher(builder: ServiceBuilder, container: Node) -> None:
+def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
     for key, source in container.content.items():
         target = (*_FETCHER, key)

@@ -39,12 +39,12 @@ def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> No
         return decode
     for container in items:
         if container.text("name") == NAME:
-            _override(builder, target, container)
+            _convert_override(builder, target, container)
     others = Node(listed.at, kept) if kept else None
     return with_fields(decode, template=with_fields(template, initContainers=others))
 
 
-def _override(builder: ServiceBuilder, target: Location, container: Node) -> None:
+def _convert_override(builder: ServiceBuilder, target: Location, container: Node) -> None:
     report = builder.report
     copy_fields(builder, target, container, "image", "resources")
     flags: list[Node] = []

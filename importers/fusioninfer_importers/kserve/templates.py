@@ -1,7 +1,7 @@
 """Evaluates Go templates: the fields and functions that KServe offers in its specs.
 
-KServe's controller evaluates the merged spec with the service's own fields and functions of its own
-(ReplaceVariables). What this module does not know is refused, never guessed.
+KServe's controller evaluates the merged spec with the service's fields and its own functions
+(ReplaceVariables). Unknown fields and functions are rejected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r'\s*(?:(?P<text>`[^`]*`|"[^"\\]*")|(?P<number>-?[0-9]+)(?![\w.])'
     r"|(?P<field>(?:\.[A-Za-z]\w*)+|\.)|(?P<word>[A-Za-z]\w*)|(?P<mark>[()]))"
 )
-#: Keys of the specs whose Go fields are not just written with a capital letter.
+#: Keys whose Go fields are not the key with a capital letter.
 _KEYS = {"URI": "uri", "LoRA": "lora", "HTTP": "http", "WVA": "wva", "HPA": "hpa", "KEDA": "keda"}
 #: Seconds that vLLM has to end when pods say nothing, and those kept back from it.
 _GRACE, _KEPT_BACK = 60, 5
@@ -95,14 +95,14 @@ def evaluate(text: str, scope: Scope) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of a text: an action between braces, or what stands between actions."""
+    """A piece of a text: an action in braces, or the text between actions."""
 
     content: str
     action: bool
 
 
 def _split(text: str) -> Iterator[_Part]:
-    # One blank beside each trim marker, so that a minus is none.
+    # One blank next to each trim marker, so that it is not read as a minus.
     text = re.sub(r"\s+-\}\}", " -}}", re.sub(r"\{\{-\s+", "{{- ", text))
     position, trim = 0, False
     for action in _ACTION.finditer(text):

@@ -62,29 +62,29 @@ def convert_workload(
         builder.report.left_out(replicas.at, "is 0 because the service is stopped")
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
-    if component_type != "worker" and not _hands_over(workload):
+    if component_type != "worker" and not _configures_kv_transfer(workload):
         # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     if component_type == "decoder":
-        _decode_port(builder, target, workload)
+        _set_decode_port(builder, target, workload)
         workload = convert_sidecar(builder, target, workload)
-    pods = _parallelism(builder, target, workload)
-    _templates(builder, target, workload, pods, arguments)
-    _rollout(builder, target, workload)
+    pods = _convert_parallelism(builder, target, workload)
+    _convert_templates(builder, target, workload, pods, arguments)
+    _convert_rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
 
 
-def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
-    command = _program_of_its_own(workload.get("template"))
+    command = _find_other_program(workload.get("template"))
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
         settings = {"enabled": False, "enginePort": port}
         builder.default((*target, "kvTransfer"), settings, workload.at)
 
 
-def _program_of_its_own(pod: Node | None) -> EngineCommand | None:
+def _find_other_program(pod: Node | None) -> EngineCommand | None:
     """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
     containers = pod.get("containers") if pod is not None else None
     for container in containers.items if containers is not None else ():
@@ -94,7 +94,7 @@ def _program_of_its_own(pod: Node | None) -> EngineCommand | None:
     return None
 
 
-def _hands_over(workload: Node) -> bool:
+def _configures_kv_transfer(workload: Node) -> bool:
     """Whether something in the pods may say how the engine hands its KV cache over."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
@@ -102,7 +102,7 @@ def _hands_over(workload: Node) -> bool:
     return program or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
-def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
+def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
     """Copies the sizes; returns the number of pods of one replica."""
     block, worker = workload.get("parallelism"), workload.get("worker")
     sizes = block.value if block is not None else {}
@@ -144,7 +144,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     return int(pods)
 
 
-def _templates(
+def _convert_templates(
     builder: ServiceBuilder,
     target: Location,
     workload: Node,
@@ -174,7 +174,7 @@ def _templates(
         report.left_out(worker.at, "has no effect, because a replica is one pod; ignored")
         worker = None
     if worker is None:
-        _template(builder, (*target, "template"), leader, workload)
+        _convert_template(builder, (*target, "template"), leader, workload)
         return
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
@@ -182,13 +182,13 @@ def _templates(
     if _main_has(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
-    _template(builder, (*target, "leaderTemplate"), leader, workload)
+    _convert_template(builder, (*target, "leaderTemplate"), leader, workload)
     follower = with_engine(report, worker, replace(preset, leads=False))
-    _template(builder, (*target, "workerTemplate"), follower, workload)
+    _convert_template(builder, (*target, "workerTemplate"), follower, workload)
 
 
 def _main_has(pod: Node | None, *fields: str) -> bool:
-    """Whether the container `main` of a pod has one of some fields of its own."""
+    """Return whether the user set one of some fields of the container `main`."""
     return any(main.get(field) is not None for main in _mains(pod) for field in fields)
 
 
@@ -199,14 +199,16 @@ def _mains(pod: Node | None) -> list[Node]:
     return [container for container in items if container.text("name") == MAIN]
 
 
-def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
+def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
     copy_node(builder, (*target, "spec"), pod)
     several = target[-1] != "template"
     for field, always in _HANDED_ON.items():
         more = (_LWS,) if several and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            known = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            known = isinstance(value, str) or is_output(
+                value
+            )  # other values are rejected on the objects
             if field == "labels" and key == labels.KUEUE_QUEUE:
                 continue  # the service's queue
             if known and str(key).startswith((*always, *more)):
@@ -231,7 +233,7 @@ def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node
             copy_node(builder, (*target, key), node)
 
 
-def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+def _convert_rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     strategy = workload.get("rolloutStrategy")
     if strategy is None:
         return
@@ -259,7 +261,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
     for key in ("cpu", "evictionPolicy"):
         field = offloading.get(key)
         if field is not None:
-            _quantity(builder, (*ours, key), field)
+            _copy_quantity(builder, (*ours, key), field)
     secondary = offloading.get("secondary")
     for index, tier in enumerate(secondary.items if secondary is not None else ()):
         here: Location = (*ours, "secondary", index, "fileSystem")
@@ -267,7 +269,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
         size = tier.get("fileSystem", "emptyDir", "size")
         claim = tier.get("fileSystem", "pvc")
         if size is not None:
-            _quantity(builder, (*here, "emptyDir", "size"), size)
+            _copy_quantity(builder, (*here, "emptyDir", "size"), size)
         if claim is not None:
             copy_node(builder, (*here, "pvc"), claim)
         if size is None and claim is None:
@@ -280,7 +282,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
         )
 
 
-def _quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
+def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
     """Copies a quantity, which is a string in our manifests."""
     if isinstance(field.content, str):
         copy_node(builder, target, field)

@@ -29,7 +29,7 @@ from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 _OWN = "workload.serving.volcano.sh/"
 _BOOSTER = (
     "of a ModelBooster Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute, "
-    "with programs of its own in the pods; read those, as they are in the cluster: kubectl get "
+    "with its own programs in the pods; import those from the cluster: kubectl get "
     "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
     "modelroutes.networking.serving.volcano.sh "
     "-l workload.serving.volcano.sh/model-name={name} -o yaml"

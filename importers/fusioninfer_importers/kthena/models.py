@@ -218,7 +218,7 @@ class Metric(ImportedModel):
 
     @property
     def key(self) -> str:
-        """Its name, under which its source stands."""
+        """Its name, which is the key of its source."""
         return self.name or self.metric_name or ""
 
 
@@ -278,7 +278,7 @@ class MetricSource(ImportedModel):
 
 
 class TargetRef(ImportedModel):
-    """The object that is scaled; fields of an ObjectReference without effect are refused."""
+    """The object that is scaled; fields of an ObjectReference without effect are rejected."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -178,7 +178,7 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
 
 
 def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
-    """Our label for one by which pods are told apart, whatever its values are."""
+    """Return our label for one that distinguishes pods."""
     if isinstance(key, str) and key in _KEYS:
         report.translated(at, f"{key} becomes {_KEYS[key]}")
         return _KEYS[key]

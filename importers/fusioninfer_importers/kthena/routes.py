@@ -181,7 +181,7 @@ def convert_route(
     asked: set[str] = set()
     shared: list[Shared] = []
     for index, rule in enumerate(spec.rules):
-        built = _rule(report, document, spec, rule, at / "rules" / index, servers)
+        built = _convert_rule(report, document, spec, rule, at / "rules" / index, servers)
         used += [server for _, server, _ in built]
         shared += _shared_targets(report, built)
         asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if built else ())
@@ -192,7 +192,7 @@ def convert_route(
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is share.server for share in shared) or _has_rules(server):
-            _parent_refs(report, spec, at / "parentRefs", server)
+            _copy_parent_refs(report, spec, at / "parentRefs", server)
         _rewrite_model_name(report, spec, at / "modelName", server)
         roles = {role["componentType"] for role in server.serving.builder.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
@@ -211,7 +211,7 @@ def convert_route(
     return shared
 
 
-def _rule(
+def _convert_rule(
     report: ConversionReport,
     document: SourceDocument,
     spec: ModelRouteSpec,
@@ -222,12 +222,12 @@ def _rule(
     conditions = list(
         route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch")
     )
-    targets = _targets(report, document, rule, at / "targetModels", servers)
+    targets = _find_targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
         report.left_out(at, "refers to no service of this input; ignored")
     if targets:
-        _add_rule(_main(targets), rule, conditions, at, targets)
+        _add_rule(_main_server(targets), rule, conditions, at, targets)
     if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
         report.left_out(
             at / "targetModels",
@@ -236,7 +236,7 @@ def _rule(
     return targets
 
 
-def _main(targets: Sequence[Target]) -> Server:
+def _main_server(targets: Sequence[Target]) -> Server:
     """The target whose service has the rule: the first with the largest weight."""
     return max(targets, key=lambda share: _weight(share[0]))[1]
 
@@ -244,7 +244,7 @@ def _main(targets: Sequence[Target]) -> Server:
 def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
     """The other targets of a rule, which has the retries of the main one."""
     for _, server, place in targets:
-        main = _main(targets)
+        main = _main_server(targets)
         if server is main:
             continue
         policy = server.spec.traffic_policy
@@ -266,7 +266,7 @@ def _weight(target: TargetModel) -> int:
     return 100 if target.weight is None else target.weight
 
 
-def _targets(
+def _find_targets(
     report: ConversionReport,
     document: SourceDocument,
     rule: RouteRule,
@@ -276,7 +276,7 @@ def _targets(
     targets: list[Target] = []
     nowhere = not any(map(_weight, rule.target_models))
     if nowhere:
-        # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
+        # Kthena's webhook rejects it, too (kthena-router/webhook/validator.go).
         report.invalid(at, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
         place = at / index
@@ -342,7 +342,7 @@ def _add_rule(
     builder.set_origin((*target, "retry"), place / "retry")
 
 
-def _parent_refs(
+def _copy_parent_refs(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
     builder, target = server.serving.builder, (*server.router, "httproute", "parentRefs")

@@ -42,7 +42,7 @@ _GROUPS = (
 )
 _SEVERAL = (
     "shares instances out over several ModelServings by their cost, which no autoscaler of "
-    "Kubernetes does; give each a policy of its own"
+    "Kubernetes does; give each its own policy"
 )
 _SCRAPED = (
     "Kthena asks the pods itself; a HorizontalPodAutoscaler asks custom.metrics.k8s.io for {name}: "
@@ -107,7 +107,7 @@ def convert_policies(
             report.left_out(at, "has no policy; ignored")
             continue
         used.add(matching[0].document)
-        _targets(
+        _convert_targets(
             report, matching[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings
         )
     for policy in policies:
@@ -121,9 +121,9 @@ def convert_policies(
         if count > 1:
             report.invalid(at, "must have one target")
         elif binding.disaggregated_target is not None:
-            _disaggregated(report, policy, binding.disaggregated_target, servings)
+            _convert_disaggregated(report, policy, binding.disaggregated_target, servings)
         elif count:
-            _targets(
+            _convert_targets(
                 report,
                 policy,
                 at,
@@ -139,7 +139,7 @@ def convert_policies(
             )
 
 
-def _targets(
+def _convert_targets(
     report: ConversionReport,
     policy: Policy,
     at: SourceField,
@@ -150,15 +150,15 @@ def _targets(
     if several is not None:
         report.unsupported(at / "heterogeneousTarget", _SEVERAL)
     if one is None:
-        _unused(report, policy)
+        _report_unused(report, policy)
         return
     here = at / "homogeneousTarget"
     target, sub = one.target, one.target.sub_targets
-    serving = _serving(report, target.target_ref, here / "target" / "targetRef", servings)
+    serving = _find_serving(report, target.target_ref, here / "target" / "targetRef", servings)
     if serving is None or sub is None or sub.kind != "Role":
         if serving is not None:
             report.unsupported(here, _GROUPS)
-        _unused(report, policy, here)
+        _report_unused(report, policy, here)
         return
     report.consume(here / "target" / "subTargets")
     sources = {
@@ -171,19 +171,21 @@ def _targets(
         endpoint = MetricSource(pod=target.metric_endpoint)
         sources = {**{metric.key: (endpoint, place) for metric, _ in metrics}, **sources}
     bounds = (one.min_replicas, one.max_replicas)
-    _scale(report, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)])
+    _add_autoscalers(
+        report, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)]
+    )
 
 
-def _disaggregated(
+def _convert_disaggregated(
     report: ConversionReport,
     policy: Policy,
     scaling_target: DisaggregatedTarget,
     servings: Sequence[Serving],
 ) -> None:
     at = policy.document.at("spec", "disaggregatedTarget")
-    serving = _serving(report, scaling_target.target_ref, at / "targetRef", servings)
+    serving = _find_serving(report, scaling_target.target_ref, at / "targetRef", servings)
     if serving is None:
-        _unused(report, policy, at)
+        _report_unused(report, policy, at)
         return
     shared = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
@@ -196,17 +198,17 @@ def _disaggregated(
         metrics = shared if role.metrics is None else _metrics(role.metrics, here / "metrics")
         bounds = (role.min_replicas, role.max_replicas)
         scaled.append(_Scaled(name, bounds, metrics, sources, here))
-    _scale(report, policy, serving, scaled)
+    _add_autoscalers(report, policy, serving, scaled)
     if scaling_target.ratio_constraint is not None:
-        _ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
+        _convert_ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
 
 
-def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
+def _report_unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
     for at in (policy.document.at("spec"), *more):
         report.left_out(at, "scales no role; ignored")
 
 
-def _serving(
+def _find_serving(
     report: ConversionReport, ref: TargetRef, at: SourceField, servings: Sequence[Serving]
 ) -> Serving | None:
     report.consume(at)
@@ -234,7 +236,7 @@ def _metrics(listed: Sequence[Metric] | None, at: SourceField) -> list[tuple[Met
     return [(metric, at / index) for index, metric in enumerate(listed or ())]
 
 
-def _scale(
+def _add_autoscalers(
     report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
 ) -> None:
     """Adds autoscalers to roles."""
@@ -263,7 +265,7 @@ def _scale(
                 f"must be at most maxReplicas ({most}), got {least}",
             )
             least = most  # to check the rest as well
-        _start(report, serving, indexes[0], scaled_role)
+        _set_initial_replicas(report, serving, indexes[0], scaled_role)
         if least == most and not scaled_role.metrics:
             report.left_out(
                 scaled_role.at,
@@ -294,13 +296,15 @@ def _scale(
         serving.minimum_replicas[scaled_role.name] = (least, scaled_role.at)
         done = True
     if not done:
-        _unused(report, policy)
+        _report_unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
         report.translated(place, "apply to roles without metrics of their own")
 
 
-def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
+def _set_initial_replicas(
+    report: ConversionReport, serving: Serving, index: int, scaled: _Scaled
+) -> None:
     """Sets initial replicas within the bounds; Kthena scales to them at once."""
     replicas = serving.roles[index].replicas
     least, most = scaled.bounds
@@ -314,7 +318,9 @@ def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scal
         )
 
 
-def _ratio(report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceField) -> None:
+def _convert_ratio(
+    report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceField
+) -> None:
     types = {role["name"]: role["componentType"] for role in serving.builder.roles}
     pair = (types.get(ratio.numerator_role), types.get(ratio.denominator_role))
     try:

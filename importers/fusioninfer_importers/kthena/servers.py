@@ -75,7 +75,7 @@ def convert_server(
             "conflicts with another ModelServer that selects the same pods; a service has one pool",
         )
         return None
-    _phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
+    _convert_phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
     for index, _ in enumerate(serving.roles):
         target = ("spec", "roles", index, "port")
         builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
@@ -85,8 +85,8 @@ def convert_server(
             "is not supported; terminate TLS at the Gateway",
         )
     report.consume(at / "workloadPort" / "protocol")
-    _engine(serving, spec, at)
-    _connector(serving, spec, at / "kvConnector")
+    _check_engine(serving, spec, at)
+    _convert_connector(serving, spec, at / "kvConnector")
     router = builder.add_role(at, ROUTER, ROUTER)
     builder.default((*router, "scorers"), dict(SCORERS), at)
     report.chosen(
@@ -154,7 +154,7 @@ def _matches(wanted: Mapping[str, str], present: Mapping[str, Any]) -> bool:
     return all(present.get(key) == value for key, value in wanted.items())
 
 
-def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
+def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
     """Takes from the ModelServer which roles prefill and decode; it knows better than names."""
     if group is None:
         return
@@ -193,7 +193,7 @@ def commands(role: Role) -> list[EngineCommand]:
     return [command for command in read if command.engine is not None]
 
 
-def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     report, place = serving.builder.report, at / "inferenceEngine"
     report.consume(place, at / "model")
     engines_found = [command for role in serving.roles for command in commands(role)]
@@ -224,7 +224,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
         )
 
 
-def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     """Says how the KV cache gets from prefill to decode pods."""
     builder, connector_spec = serving.builder, spec.kv_connector
     kind = connector_spec.type or "http" if connector_spec is not None else "http"

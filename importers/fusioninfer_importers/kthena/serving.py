@@ -27,7 +27,7 @@ RECOVERY_DIFFERS = Rule("recovery-differs")
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
 _MINIMA = (*GANG, "minRoleReplicas")
-_QUEUED = "Kueue admits each replica by itself; remove it, or the label kueue.x-k8s.io/queue-name"
+_QUEUED = "Kueue admits each replica separately; remove it, or the label kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def convert_roles(
         builder.copy((*target, "name"), role.name, here / "name")
         builder.derive((*target, "componentType"), component_type, here / "name")
         builder.copy_fields(target, here, "replicas")
-        _role_templates(builder, target, role, here)
+        _convert_role_templates(builder, target, role, here)
         if needs_environment(role):
             builder.default((*target, "environment"), "Kthena", here)
-        _role_rollout(builder, target, role, here, by_role=by_role)
+        _convert_role_rollout(builder, target, role, here, by_role=by_role)
 
 
 def component_types(names: Sequence[str]) -> list[str]:
@@ -75,7 +75,9 @@ def component_types(names: Sequence[str]) -> list[str]:
     return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
 
 
-def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: SourceField) -> None:
+def _convert_role_templates(
+    builder: ServiceBuilder, target: Location, role: Role, at: SourceField
+) -> None:
     entry = at / "entryTemplate"
     if not role.worker_replicas:
         builder.report.consume(at / "workerReplicas")
@@ -101,7 +103,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         convert_template(builder, followers, role.worker_template, role.name, worker)
 
 
-def _role_rollout(
+def _convert_role_rollout(
     builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, by_role: bool
 ) -> None:
     if role.max_unavailable is not None:
@@ -109,7 +111,7 @@ def _role_rollout(
         if by_role:
             builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
         else:
-            _no_effect(builder, place)
+            _report_no_effect(builder, place)
     if role.partition is not None:
         place = at / "partition"
         if by_role:
@@ -118,10 +120,10 @@ def _role_rollout(
             if count != role.partition:
                 builder.report.translated(place, f"{role.partition} of the replicas is {count}")
         else:
-            _no_effect(builder, place)
+            _report_no_effect(builder, place)
 
 
-def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
+def _report_no_effect(builder: ServiceBuilder, at: SourceField) -> None:
     builder.report.left_out(
         at,
         "has no effect without rolloutStrategy.type RoleRollingUpdate; ignored",
@@ -140,14 +142,14 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     at = builder.main.at("spec")
     copy_metadata(builder, builder.main)
     spec = serving.spec
-    _groups(builder, spec, at)
+    _convert_groups(builder, spec, at)
     by_role = (
         spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
     )
     convert_roles(builder, spec.template.roles, at / "template" / "roles", by_role=by_role)
-    _scheduling(builder, spec, at)
-    _recovery(builder, spec, at)
-    _rollout(builder, spec, at / "rolloutStrategy")
+    _convert_scheduling(builder, spec, at)
+    _convert_recovery(builder, spec, at)
+    _convert_rollout(builder, spec, at / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
         builder.report.unsupported(
             at / "plugins" / index,
@@ -156,7 +158,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
         )
 
 
-def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     # Set for one group too: names are then those of Kthena, and a second group renames nothing.
     if spec.replicas is None:
         builder.default(("spec", "groups"), 1, at / "replicas")
@@ -164,7 +166,7 @@ def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) ->
         builder.copy(("spec", "groups"), spec.replicas, at / "replicas")
 
 
-def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     target = (*SCHEDULING, "schedulerName")
     if spec.scheduler_name:
         builder.copy(target, spec.scheduler_name, at / "schedulerName")
@@ -180,7 +182,7 @@ def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField
         )
 
 
-def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     report, policy = builder.report, spec.recovery_policy or "RoleRecreate"
     place = at / "recoveryPolicy"
     report.consume(place)
@@ -215,13 +217,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
         )
 
 
-def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
     level, kind = (*target, "level"), at / "type"
     update, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
-    # Empty mappings mean the defaults; otherwise each field is consumed by itself.
+    # Empty mappings mean the defaults; otherwise each field is consumed separately.
     builder.report.consume(*(field for field in (at, place) if field.value == {}))
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
@@ -269,7 +271,7 @@ def convert_gang(serving: Serving) -> None:
             "conflicts with gangPolicy; remove one of them",
         )
     if convert_queue(builder):
-        _without_gang(serving, here)
+        _report_without_gang(serving, here)
         return
     # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
@@ -293,11 +295,11 @@ def convert_gang(serving: Serving) -> None:
         # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
         # True is the value of the field, not a switch of the function.
         builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003  # the value of the field
-    _topologies(builder, group, here / "networkTopology", volcano=volcano)
+    _convert_topologies(builder, group, here / "networkTopology", volcano=volcano)
 
 
-def _without_gang(serving: Serving, at: SourceField) -> None:
-    """Reports what a gang would hold together, where Kueue admits each replica by itself."""
+def _report_without_gang(serving: Serving, at: SourceField) -> None:
+    """Reports gang settings, which have no effect where Kueue admits each replica separately."""
     report, group = serving.builder.report, serving.model.spec.template
     for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
         if policy is not None:
@@ -334,7 +336,7 @@ def _gang_mode(serving: Serving) -> str | None:
     return None if none else "On"
 
 
-def _topologies(
+def _convert_topologies(
     builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, volcano: bool
 ) -> None:
     topology = group.network_topology
@@ -353,10 +355,10 @@ def _topologies(
     builder.report.consume(at)
     for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
         if rule is not None:
-            _topology(builder, (*target, key), rule, at / key)
+            _convert_topology(builder, (*target, key), rule, at / key)
 
 
-def _topology(
+def _convert_topology(
     builder: ServiceBuilder, target: Location, rule: TopologyPolicy, at: SourceField
 ) -> None:
     builder.default(target, {}, at)

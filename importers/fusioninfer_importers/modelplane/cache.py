@@ -3,7 +3,7 @@
 Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
 root once. The volume is mounted at `/mnt/models` in every pod, for reading and writing. vLLM
 without a command gets `--model=/mnt/models`, unless its arguments name a model; every other command
-names the path by itself (functions/compose-model-cache,
+must name the path (functions/compose-model-cache,
 compose-model-replica/function/backends/base.py).
 """
 
@@ -33,7 +33,7 @@ class Caches:
     """The ModelCaches of an input.
 
     Attributes:
-        read: By namespace and name; None in place of a cache that was refused.
+        read: By namespace and name; None for a rejected cache.
         users: How many deployments refer to each document.
     """
 

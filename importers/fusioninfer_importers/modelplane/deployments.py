@@ -62,28 +62,30 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
             )
         else:
             builder.copy(target, value, place)
-    _replica(builder, spec.template.spec, at / "spec", spec.replicas, caches)
+    _convert_replica(builder, spec.template.spec, at / "spec", spec.replicas, caches)
 
 
 def convert_early(builder: ServiceBuilder, spec: EarlySpec, caches: Caches) -> None:
     """Converts a deployment of 0.1."""
     copy_metadata(builder, builder.main)
-    _replica(builder, spec, builder.main.at("spec"), spec.replicas, caches)
+    _convert_replica(builder, spec, builder.main.at("spec"), spec.replicas, caches)
 
 
-def _replica(
+def _convert_replica(
     builder: ServiceBuilder, replica: Replica, at: SourceField, replicas: int, caches: Caches
 ) -> None:
     report = builder.report
     mode = replica.serving.mode if replica.serving is not None else "Unified"
     pairs = mode == "PrefillDecode"
     report.consume(at / "serving" / "mode")
-    _phases(builder, replica, at, pairs=pairs)
+    _check_phases(builder, replica, at, pairs=pairs)
     builder.set_origin(("spec", "roles"), at / "engines")
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
     members = [member.template for engine in replica.engines for member in engine.members]
-    _gang(builder, members, at / "engines", several=pairs or len(members) > len(replica.engines))
+    _convert_gang(
+        builder, members, at / "engines", several=pairs or len(members) > len(replica.engines)
+    )
     if pairs:
         add_router(builder, at / "serving", pairs=True)
     report.translated(
@@ -97,7 +99,7 @@ def _replica(
     convert_cache(builder, replica.model_cache_ref, at / "modelCacheRef", caches)
 
 
-def _gang(
+def _convert_gang(
     builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, several: bool
 ) -> None:
     """Turns the gang off that our default would make, unless the pods ask for Volcano or Kueue."""
@@ -108,7 +110,9 @@ def _gang(
         builder.report.chosen(at, PLACED_ALONE)
 
 
-def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs: bool) -> None:
+def _check_phases(
+    builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs: bool
+) -> None:
     report, phases = builder.report, [engine.phase for engine in replica.engines]
     if not pairs:
         for index, phase in enumerate(phases):
@@ -158,7 +162,9 @@ def convert_engine(
         builder.default((*target, "kvTransfer"), settings, at / "phase")
     roles = {member.role: index for index, member in enumerate(engine.members)}
     for index, member in enumerate(engine.members):
-        _member(builder, target, member, at / "members" / index, gang=len(engine.members) > 1)
+        _convert_member(
+            builder, target, member, at / "members" / index, gang=len(engine.members) > 1
+        )
     convert_devices(
         builder,
         target,
@@ -170,7 +176,7 @@ def convert_engine(
     _check_members(builder, engine, roles, at)
 
 
-def _member(
+def _convert_member(
     builder: ServiceBuilder, target: Location, member: Member, at: SourceField, *, gang: bool
 ) -> None:
     builder.report.consume(at / "role")
@@ -222,16 +228,16 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     if spec.prefill is not None:
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
-        _workers(builder, "prefill", "prefiller", workers, place / "workers")
-        _devices(builder, devices, place / "nodeSelector")
+        _convert_workers(builder, "prefill", "prefiller", workers, place / "workers")
+        _convert_devices(builder, devices, place / "nodeSelector")
         _check_explicit(builder, spec)
     kind = "decoder" if pairs else "worker"
     name = "decode" if pairs else "workers"
-    _workers(builder, name, kind, spec.workers, at / "workers")
-    _devices(builder, spec.node_selector, at / "nodeSelector")
-    _gang(builder, [part.template for part in parts], at / "workers", several=several)
+    _convert_workers(builder, name, kind, spec.workers, at / "workers")
+    _convert_devices(builder, spec.node_selector, at / "nodeSelector")
+    _convert_gang(builder, [part.template for part in parts], at / "workers", several=several)
     if spec.routing is not None and pairs:
-        _router(builder, spec.routing, at / "routing")
+        _convert_router(builder, spec.routing, at / "routing")
     elif spec.routing is not None:
         report.left_out(at / "routing", "has no effect without prefill; ignored")
     convert_replicas(builder, spec.replicas)
@@ -258,7 +264,7 @@ def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
         )
 
 
-def _workers(
+def _convert_workers(
     builder: ServiceBuilder, name: str, kind: str, workers: Workers, at: SourceField
 ) -> None:
     target = builder.add_role(at, name, kind)
@@ -291,12 +297,14 @@ def _has_command(workers: Workers) -> bool:
     )
 
 
-def _devices(builder: ServiceBuilder, selector: NodeSelector | None, at: SourceField) -> None:
+def _convert_devices(
+    builder: ServiceBuilder, selector: NodeSelector | None, at: SourceField
+) -> None:
     target = ("spec", "roles", len(builder.roles) - 1)
     convert_devices(builder, target, [(selector, at)])
 
 
-def _router(builder: ServiceBuilder, routing: Routing, at: SourceField) -> None:
+def _convert_router(builder: ServiceBuilder, routing: Routing, at: SourceField) -> None:
     target = builder.add_role(at, "router", "router")
     builder.report.consume(at)
     if routing.template is None:

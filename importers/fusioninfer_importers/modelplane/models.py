@@ -111,7 +111,7 @@ class ReleasedSpec(ImportedModel):
 
 
 class EarlySpec(Replica):
-    """The spec of 0.1: the instance stands in the spec itself."""
+    """The spec of 0.1: the spec itself describes the instance."""
 
     replicas: Replicas
 

@@ -153,12 +153,14 @@ def convert_devices(
             )
         return
     for index, device in enumerate(first.devices):
-        _claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
+        _convert_claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
     # The other members ask for the same.
     builder.report.consume(*(at for _, at in asked[1:]))
 
 
-def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: SourceField) -> None:
+def _convert_claim(
+    builder: ServiceBuilder, claims: Location, device: Device, at: SourceField
+) -> None:
     expressions = [selector.cel for selector in device.selectors]
     drivers = sorted(
         {driver for expression in expressions for driver in _DRIVER.findall(expression)}
