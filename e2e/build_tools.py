@@ -70,7 +70,7 @@ def build(wanted: Tool, progress: str) -> None:
     """Build one tool into its place in the cache; at once if another process just did.
 
     Raises:
-        BuildError: If Go is missing, a download is refused or the compiler fails.
+        BuildError: If Go is missing, a download is rejected or the compiler fails.
     """
     with _locked(wanted):
         if wanted.is_built:

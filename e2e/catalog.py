@@ -104,7 +104,7 @@ def _control_plane(name: str, *, optional: bool = False) -> Tool:
             program: f"k8s.io/kubernetes/cmd/{program}"
             for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
         },
-        # Without this a build from the module says v0.0.0-master, which clients refuse to parse.
+        # Without this a build from the module says v0.0.0-master, which clients reject to parse.
         ldflags="-X k8s.io/component-base/version.gitVersion={version}",
         optional=optional,
     )
@@ -192,7 +192,7 @@ TOOLS: tuple[Tool, ...] = (
         programs={
             "operator": "github.com/prometheus-operator/prometheus-operator/cmd/operator",
         },
-        # What its Prometheus controller reads beside the kinds above.
+        # Kinds that its Prometheus controller reads in addition to those above.
         manifests={
             "crds": tuple(
                 f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"

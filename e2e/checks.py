@@ -163,9 +163,9 @@ def _pod_facts(
                 env[0],
                 ("LWS_LEADER_ADDRESS", f"{leader}.{domain}.{namespace}"),
             )
-            told = dict(env)
-            yield "env LWS_GROUP_SIZE", told.get("LWS_GROUP_SIZE"), str(role.nodes)
-            yield "env LWS_WORKER_INDEX", told.get("LWS_WORKER_INDEX"), str(worker)
+            output = dict(env)
+            yield "env LWS_GROUP_SIZE", output.get("LWS_GROUP_SIZE"), str(role.nodes)
+            yield "env LWS_WORKER_INDEX", output.get("LWS_WORKER_INDEX"), str(worker)
         if not worker:
             address = f"{spec['hostname']}.{spec['subdomain']}"
             yield "own address", address, f"{leader}.{domain}"

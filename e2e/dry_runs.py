@@ -30,8 +30,8 @@ OF_CLUSTERS = (
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """What the API server refused.
+class Rejection:
+    """What the API server rejected.
 
     Attributes:
         kind: Kind of the object, with `derived` for one that a controller would make.
@@ -67,35 +67,35 @@ class DryRuns:
     namespace: str
     workers: int = 8
     sent: int = 0
-    _known: dict[str, Future[list[Refusal]]] = field(default_factory=dict)
+    _known: dict[str, Future[list[Rejection]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(self.workers)
 
-    def refusals(self, objects: Iterable[Object]) -> list[Future[list[Refusal]]]:
-        """Sends the objects; the futures hold what is refused of each."""
-        return [self._refusals(each) for each in _distinct(objects)]
+    def rejections(self, objects: Iterable[Object]) -> list[Future[list[Rejection]]]:
+        """Sends the objects; the futures hold what is rejected of each."""
+        return [self._rejections(each) for each in _distinct(objects)]
 
-    def _refusals(self, sent: Object) -> Future[list[Refusal]]:
+    def _rejections(self, sent: Object) -> Future[list[Rejection]]:
         placed = {**sent, "metadata": {**sent["metadata"], "namespace": self.namespace}}
         key = json.dumps(placed, sort_keys=True)
         if key not in self._known:
             self._known[key] = self._pool.submit(self._all_of, placed)
         return self._known[key]
 
-    def _all_of(self, sent: Object) -> list[Refusal]:
+    def _all_of(self, sent: Object) -> list[Rejection]:
         try:
             self.client.resource(f"{sent['apiVersion']}/{sent['kind']}")
         except LookupError:
             return []  # a kind of a gateway's that is not installed
-        stored, refused = self._created(sent, sent["kind"])
+        stored, rejected = self._created(sent, sent["kind"])
         if stored is None or sent["kind"] not in _DERIVED:
-            return refused
+            return rejected
         for derived in _DERIVED[sent["kind"]](stored):
-            refused += self._created(derived, f"derived {derived['kind']}")[1]
-        return refused
+            rejected += self._created(derived, f"derived {derived['kind']}")[1]
+        return rejected
 
-    def _created(self, sent: Object, kind: str) -> tuple[Object | None, list[Refusal]]:
+    def _created(self, sent: Object, kind: str) -> tuple[Object | None, list[Rejection]]:
         self.sent += 1
         try:
             if kind == "derived StatefulSet":  # the controller applies it
@@ -108,7 +108,7 @@ class DryRuns:
                 (str(cause.get("field")), str(cause.get("message")))
                 for cause in details.get("causes") or ()
             )
-            return None, [Refusal(kind, str(problem), causes)]
+            return None, [Rejection(kind, str(problem), causes)]
         return stored, []
 
 

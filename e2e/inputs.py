@@ -29,7 +29,7 @@ EXAMPLES = ("qwen-monolithic", "deepseek-disagg")
 
 
 def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
-    """The plan of one service; InvalidServiceError if the spec refuses it."""
+    """The plan of one service; InvalidServiceError if the spec rejects it."""
     (plan,) = plan_services(load(source))
     return plan
 

@@ -1,4 +1,4 @@
-"""Something that is done again and again beside a test."""
+"""An action that repeats while a test runs."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Case:
         series: What is other than in a healthy service.
         silent: Minutes after the cause at which the alert does not fire yet.
         fires: Minutes after it at which it does; None where it must not.
-        labels: Those that the alert has beside the service's.
+        labels: Labels of the alert in addition to the service's.
     """
 
     alert: str

@@ -44,12 +44,12 @@ def test_hpa_scales_lws_of_gang(cluster: Cluster, namespace: str) -> None:
     def bound() -> int:
         return sum(1 for pod in live.pods() if pod["spec"].get("nodeName"))
 
-    def told() -> object:
+    def output() -> object:
         return cluster.get(HPA, "svc-inference", namespace).get("status"), bound()
 
-    cluster.wait(lambda: bound() == 4, 60, told)
+    cluster.wait(lambda: bound() == 4, 60, output)
     resolved = cluster.wait(
-        lambda: condition(cluster.get(HPA, "svc-inference", namespace), "AbleToScale"), 60, told
+        lambda: condition(cluster.get(HPA, "svc-inference", namespace), "AbleToScale"), 60, output
     )
     assert (resolved["status"], resolved["reason"]) == ("True", "SucceededGetScale")
     scale = cluster.request("GET", f"{cluster.resource(LWS).path(name, namespace)}/scale")
@@ -65,7 +65,7 @@ def test_hpa_scales_lws_of_gang(cluster: Cluster, namespace: str) -> None:
             live = cluster.get(LWS, name, namespace)["spec"]["replicas"]
             return bool(live == wanted and bound() == wanted * 2)
 
-        cluster.wait(scaled, 90, told)
+        cluster.wait(scaled, 90, output)
     assert cluster.get("PodGroup", "svc", namespace)["spec"] == group
 
 

@@ -38,7 +38,7 @@ class Scaled:
         """The autoscaler's status, as far as there is one."""
         return self.cluster.get(HPA, "svc-inference", self.namespace).get("status") or {}
 
-    def told(self) -> object:
+    def output(self) -> object:
         """What to show of both when a wait ends in vain."""
         return self.replicas(), self.status()
 
@@ -66,12 +66,12 @@ def test_hpa_scales_by_pod_metric(
         return [each["pods"]["current"]["averageValue"] for each in listed if "pods" in each]
 
     # As many as it has are right: workers, which serve nothing, do not count.
-    cluster.wait(lambda: current() == ["5"] and seen.replicas() == 2, 120, seen.told)
+    cluster.wait(lambda: current() == ["5"] and seen.replicas() == 2, 120, seen.output)
     adapter.of_pods["waiting"] = 9
-    cluster.wait(lambda: seen.replicas() == 4, 60, seen.told)
-    cluster.wait(lambda: len(cluster.bound(namespace)) == 4 * nodes, 60, seen.told)
+    cluster.wait(lambda: seen.replicas() == 4, 60, seen.output)
+    cluster.wait(lambda: len(cluster.bound(namespace)) == 4 * nodes, 60, seen.output)
     adapter.of_pods["waiting"] = 0
-    cluster.wait(lambda: seen.replicas() == 1, 90, seen.told)
+    cluster.wait(lambda: seen.replicas() == 1, 90, seen.output)
     assert all("worker-index=0" in each for each in adapter.asked)
 
 
@@ -87,6 +87,6 @@ def test_hpa_scales_by_external_metric(
     (name,) = live.lws()
     seen = Scaled(cluster, namespace, name)
 
-    cluster.wait(lambda: seen.replicas() == 3, 120, seen.told)
+    cluster.wait(lambda: seen.replicas() == 3, 120, seen.output)
     adapter.external["queue"] = 3
-    cluster.wait(lambda: seen.replicas() == 1, 90, seen.told)
+    cluster.wait(lambda: seen.replicas() == 1, 90, seen.output)

@@ -17,7 +17,7 @@ DEVICES = 8
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[Cluster]:
+def output() -> Iterator[Cluster]:
     """A cluster whose Volcano looks at claims."""
     with Cluster(arguments=TOLD) as started:
         yield started
@@ -69,8 +69,8 @@ def test_volcano_ignores_claims_by_default(cluster: Cluster, nodes: int) -> None
     "With DynamicResourceAllocationEnable, Volcano allocates a gang's devices or places nothing"
 )
 @pytest.mark.parametrize(("nodes", "running"), [(3, 3), (2, 0)])
-def test_volcano_allocates_claims_if_enabled(told: Cluster, nodes: int, running: int) -> None:
-    bound, allocated = _found(told, nodes)
+def test_volcano_allocates_claims_if_enabled(output: Cluster, nodes: int, running: int) -> None:
+    bound, allocated = _found(output, nodes)
     assert (bound, len(set(allocated.values()))) == (running, running)
 
 

@@ -155,5 +155,5 @@ def test_picker_traces_with_otlp(tool: str, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    (told,) = [line for line in done.stderr.splitlines() if "init OTel trace exporter" in line]
-    assert '"type":"otlp"' in told
+    (output,) = [line for line in done.stderr.splitlines() if "init OTel trace exporter" in line]
+    assert '"type":"otlp"' in output

@@ -1,4 +1,4 @@
-"""What a DisaggregatedSet of LeaderWorkerSet 0.9 does, beside what our layouts do."""
+"""Updates of a DisaggregatedSet of LeaderWorkerSet 0.9 without spare nodes."""
 
 from __future__ import annotations
 

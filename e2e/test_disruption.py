@@ -158,7 +158,7 @@ def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
     assert evict(cluster, namespace, of(live, "prefill-0"))
     assert not evict(cluster, namespace, of(live, "prefill-1"))
     assert evict(cluster, namespace, of(live, "decode-0", worker=True))
-    # The API server refuses, by an error and not by 429, what is under two budgets.
+    # The API server rejects, by an error and not by 429, what is under two budgets.
     assert isinstance(evict(cluster, namespace, of(live, "decode-1")), bool)
 
 

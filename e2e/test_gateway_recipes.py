@@ -85,8 +85,8 @@ def kinds(cluster: Cluster) -> Iterator[None]:
                     cluster.list(f"{group}/{version['name']}/{kind}")
         except LookupError:  # discovery and storage are ready later than the condition Established
             return False
-        except ApiError as refusal:
-            if refusal.status not in (404, 429):
+        except ApiError as rejection:
+            if rejection.status not in (404, 429):
                 raise
             return False
         return True

@@ -106,9 +106,9 @@ def test_strict_validation_refuses_unknown_fields_of_custom_and_core_kinds(
 @pytest.mark.parametrize("subject", ["someone", "system:serviceaccount:{namespace}:default"])
 def test_rbac_denies_what_was_not_granted(cluster: Cluster, namespace: str, subject: str) -> None:
     other = cluster.client_for(subject.format(namespace=namespace))
-    with pytest.raises(ApiError, match="cannot list resource") as refused:
+    with pytest.raises(ApiError, match="cannot list resource") as rejected:
         other.pods(namespace)
-    assert refused.value.status == 403
+    assert rejected.value.status == 403
 
 
 def test_kind_of_several_groups_needs_its_group(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""What the spec refuses of a pod template is refused of every pod that would be made of it."""
+"""What the spec rejects of a pod template is rejected of every pod that would be made of it."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ RULES = [
 def test_server_rejects_what_pod_rules_reject(
     cluster: Cluster, room: str, template: Object
 ) -> None:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejected:
         made_of(cluster, room, template)
-    assert refused.value.status in (403, 422)
+    assert rejected.value.status in (403, 422)
 
 
 @pytest.mark.proves("Unusual but valid templates become pods")
@@ -114,5 +114,5 @@ def test_check_server_rejects_templates_accepted_offline(
     service["metadata"]["namespace"] = room
     plan = inputs.plan_of(service)
     (found,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
-    refused = [each for each in found if each.rule == "api-server-refuses"]
-    assert any(each.path.startswith("roles[0]") for each in refused), found
+    rejected = [each for each in found if each.rule == "api-server-refuses"]
+    assert any(each.path.startswith("roles[0]") for each in rejected), found

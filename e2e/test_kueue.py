@@ -169,7 +169,7 @@ def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
 def available(
     cluster: Cluster, namespace: str, names: Mapping[str, str], others: Collection[str] = ()
 ) -> None:
-    """Wait until LeaderWorkerSets of these images are available as they are now, beside others."""
+    """Wait until LeaderWorkerSets of these images are available; ignore `others`."""
 
     def done() -> bool:
         stored = {
@@ -242,14 +242,14 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     queues.wait(lambda: said() == [missing], WAIT, said)
     put(queues, other, queued(cpus))
 
-    def refused() -> bool:
+    def rejected() -> bool:
         return any(
             "resource cpu unavailable in ClusterQueue" in condition["message"]
             for workload in queues.list(WORKLOAD, other)
             for condition in workload.get("status", {}).get("conditions") or ()
         )
 
-    queues.wait(refused, WAIT, lambda: str(queues.list(WORKLOAD, other)))
+    queues.wait(rejected, WAIT, lambda: str(queues.list(WORKLOAD, other)))
 
     change(other, stopPolicy="Hold")
     queues.wait(lambda: len(said()) == 2, WAIT, said)
@@ -267,19 +267,19 @@ def test_kueue_rejects_changes_of_running_lws(queues: Cluster) -> None:
     container["resources"]["requests"] = {GPU: "8"}
     put(queues, namespace, service)
 
-    def refused(changed: Object) -> str:
-        with pytest.raises(ApiError) as refusal:
+    def rejected(changed: Object) -> str:
+        with pytest.raises(ApiError) as rejection:
             put(queues, namespace, changed)
-        return str(refusal.value)
+        return str(rejection.value)
 
     moved = copy.deepcopy(service)
     moved["spec"]["schedulingStrategy"]["queue"] = "another"
-    assert "kueue.x-k8s.io/queue-name" in refused(moved)
-    assert "kueue.x-k8s.io/queue-name" in refused(inputs.prefill_decode(decode=1))
+    assert "kueue.x-k8s.io/queue-name" in rejected(moved)
+    assert "kueue.x-k8s.io/queue-name" in rejected(inputs.prefill_decode(decode=1))
     larger = copy.deepcopy(service)
     container = larger["spec"]["roles"][0]["template"]["spec"]["containers"][0]
     container["resources"] = {"limits": {GPU: "4"}, "requests": {GPU: "4"}}
-    assert "requests" in refused(larger)
+    assert "requests" in rejected(larger)
 
 
 @pytest.mark.proves("LeaderReady and exclusive topologies start under Kueue")

@@ -1,4 +1,4 @@
-"""What works with releases of LeaderWorkerSet, and what their APIs refuse."""
+"""What works with releases of LeaderWorkerSet, and what their APIs reject."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.dry_runs import DryRuns, Refusal
+from e2e.dry_runs import DryRuns, Rejection
 from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
 from fusioninfer_pulumi.checks.pods import template as resources
@@ -28,7 +28,7 @@ MUTANTS, MUTANTS_LONG = 500, 20_000
 WARNED: dict[str, str] = {
     "field-of-experimental-channel": "clusters with that channel of the Gateway API take it",
 }
-#: Refused for what a cluster has or has not: a part of the message, and why `check` accepts it.
+#: Rejected for what a cluster has or has not: a part of the message, and why `check` accepts it.
 ELSEWHERE: dict[str, str] = {
     "admin access to devices requires": "the label that allows it is one of the namespace",
 }
@@ -36,7 +36,7 @@ ELSEWHERE: dict[str, str] = {
 _OF_CLUSTERS = "priority admission controller"
 #: Fields in whose locations there is one of a pod.
 _OF_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
-#: Of each class of refusals so many mutants are shown.
+#: Of each class of rejections so many mutants are shown.
 _SHOWN = 3
 
 
@@ -99,22 +99,22 @@ class Outcome:
     Attributes:
         accepted: Those that `check --server` accepts.
         offline: Those that `check` accepts.
-        rejected: Those that rules about finished pods alone refuse.
-        refusals: What the API server rejects of the accepted ones, by class.
+        rejected: Those that rules about finished pods alone reject.
+        rejections: What the API server rejects of the accepted ones, by class.
         taken: Ones that were rejected offline or by `--server`, and that the API server takes.
     """
 
     accepted: int = 0
     offline: int = 0
     rejected: int = 0
-    refusals: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    rejections: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     taken: list[str] = field(default_factory=list)
 
     def report(self) -> str:
         """The classes with some of their mutants, the most frequent first."""
         lines = [
             f"{len(found)} x {title}\n" + "\n".join(f"    {each}" for each in found[:_SHOWN])
-            for title, found in sorted(self.refusals.items(), key=lambda item: -len(item[1]))
+            for title, found in sorted(self.rejections.items(), key=lambda item: -len(item[1]))
         ]
         return "\n".join([*lines, *(f"refused without reason: {each}" for each in self.taken)])
 
@@ -133,30 +133,30 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
             found.offline += 1
             plans = [replace(plan, namespace=runs.namespace) for plan in source.plans]
             answers = check_on_api_server(api, plans, seconds=120)
-            refused = [finding for answer in answers for finding in errors(answer)]
-            if refused and all(_OF_CLUSTERS in each.message for each in refused):
+            rejected = [finding for answer in answers for finding in errors(answer)]
+            if rejected and all(_OF_CLUSTERS in each.message for each in rejected):
                 continue
-            accepted = not refused
+            accepted = not rejected
             found.accepted += accepted
-            sent.append((name, rules, accepted, runs.refusals(objects_of(source))))
+            sent.append((name, rules, accepted, runs.rejections(objects_of(source))))
         elif refused_by_pods_alone(source):
             found.rejected += 1
             plans = [replace(plan, findings=()) for plan in source.plans]
             objects = json.loads(json.dumps([each for plan in plans for each in render(plan)]))
-            sent.append((name, rules, False, runs.refusals(objects)))
+            sent.append((name, rules, False, runs.rejections(objects)))
     for name, rules, accepted, futures in sent:
-        refusals = [refusal for future in futures for refusal in future.result()]
-        if not accepted and not refusals:
+        rejections = [rejection for future in futures for rejection in future.result()]
+        if not accepted and not rejections:
             found.taken.append(f"{name} {sorted(rules & own_rules())}")
-        for refusal in refusals if accepted else ():
-            if not _excepted(refusal, rules):
-                found.refusals[refusal.title].append(name)
+        for rejection in rejections if accepted else ():
+            if not _excepted(rejection, rules):
+                found.rejections[rejection.title].append(name)
     return found
 
 
-def _excepted(refusal: Refusal, rules: set[str]) -> bool:
-    warned = bool(rules & WARNED.keys()) and "unknown field" in refusal.message
-    return warned or any(part in refusal.message for part in ELSEWHERE)
+def _excepted(rejection: Rejection, rules: set[str]) -> bool:
+    warned = bool(rules & WARNED.keys()) and "unknown field" in rejection.message
+    return warned or any(part in rejection.message for part in ELSEWHERE)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

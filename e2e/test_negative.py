@@ -11,7 +11,7 @@ import pytest
 from e2e import checks, inputs, scheduling
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
-from e2e.refusals import Change, in_lws, in_pod_group, in_templates
+from e2e.rejections import Change, in_lws, in_pod_group, in_templates
 from e2e.scheduling import Case
 from e2e.test_capacity import is_as_the_model_says
 from fusioninfer_pulumi.topology.capacity_model import Capacity, pools_for_gpus

@@ -144,9 +144,9 @@ def test_roles_placed_separately_stay_pending(cluster: Cluster, namespace: str) 
     cluster.wait(lambda: len(cluster.pods(namespace)) == 6, 120)
     cluster.settle(5)
     assert not cluster.bound(namespace)
-    (refused,) = place_services(greedy, stock).placed
-    assert refused is not None
-    assert refused.status is Status.UNPLACED
+    (rejected,) = place_services(greedy, stock).placed
+    assert rejected is not None
+    assert rejected.status is Status.UNPLACED
     for each in inputs.objects_of(plan_service(greedy[0])):
         cluster.delete(each["apiVersion"] + "/" + each["kind"], each["metadata"]["name"], namespace)
     cluster.wait(lambda: not cluster.pods(namespace), 120)

@@ -187,8 +187,8 @@ def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object], executab
 def _ask(port: int, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
     answer = _post(port, body, headers)
     assert answer.status == 200, answer.data
-    told: dict[str, Any] = answer.json()
-    return told
+    output: dict[str, Any] = answer.json()
+    return output
 
 
 def _post(port: int, body: dict[str, Any], headers: dict[str, str]) -> urllib3.BaseHTTPResponse:

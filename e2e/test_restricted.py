@@ -98,9 +98,9 @@ def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: 
     assert client.list("v1/Pod", namespace) == []
     assert client.list("inference.networking.k8s.io/v1/InferencePool", namespace) == []
     for kind, where in (("v1/Secret", namespace), ("v1/Pod", "default")):
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ApiError) as rejected:
             client.list(kind, where)
-        assert refused.value.status == 403
+        assert rejected.value.status == 403
 
 
 def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:

@@ -16,7 +16,7 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
-from e2e.refusals import Change, in_lws, in_pod_group, in_templates, refused, warned_of
+from e2e.rejections import Change, in_lws, in_pod_group, in_templates, rejected, warned_of
 from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
@@ -147,7 +147,7 @@ def add_racks(cluster: Cluster, racks: int, nodes: int) -> None:
 )
 def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, case: Case) -> None:
     if case.rejected is not None:
-        refused(*case.rejected)
+        rejected(*case.rejected)
     add_racks(cluster, case.racks, case.nodes)
     service = LiveService(cluster, namespace, case.service or STORY)
     service.apply(change=case.change)
@@ -169,7 +169,7 @@ def test_pods_without_requests_are_warned_of() -> None:
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
-    refused(annotated(STORY, TOPOLOGY, "rack"), "binds the leaders alone")
+    rejected(annotated(STORY, TOPOLOGY, "rack"), "binds the leaders alone")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))
@@ -185,7 +185,7 @@ def test_several_exclusive_subgroups_are_never_placed(
     key = labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     policy = {"subGroupSize": 2}
     several = inputs.service("svc", inputs.role("a", "worker", 1, 4, subGroupPolicy=policy))
-    refused(annotated(several, key, "rack"), "several subgroups")
+    rejected(annotated(several, key, "rack"), "several subgroups")
     add_racks(cluster, 4, 8)
     service = LiveService(cluster, namespace, several)
     service.apply(change=where(annotate(key, "rack")))
@@ -198,7 +198,7 @@ def test_several_exclusive_subgroups_are_never_placed(
 
 @pytest.mark.proves("With a minimum of 0 for every role the PodGroup completes at once")
 def test_minimum_of_zero_completes_the_pod_group(cluster: Cluster, namespace: str) -> None:
-    refused(prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0")
+    rejected(prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0")
 
     def nothing(group: Object) -> None:
         group["spec"]["minMember"] = 0

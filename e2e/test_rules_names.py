@@ -1,4 +1,4 @@
-"""Names that the library refuses really break: by one character, or by meeting another's."""
+"""Names that the library rejects really break: by one character, or by meeting another's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
-from e2e.refusals import Change, refused
+from e2e.rejections import Change, rejected
 
 
 def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
@@ -31,7 +31,7 @@ short enough to let a name of one character too many pass; with all of these it 
 def test_name_beyond_limit_gets_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
 ) -> None:
-    refused(service_of(nodes, limit + 1), "shorten the name")
+    rejected(service_of(nodes, limit + 1), "shorten the name")
 
     def named(length: int) -> Change:
         def change(objects: list[Object]) -> list[Object]:
@@ -68,7 +68,7 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
             inputs.role(other, "worker", 1, 2, gpus=0),
         ]
 
-    refused(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
+    rejected(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
     service = LiveService(cluster, namespace, inputs.service("svc", *roles("decode-x")))
 
     def collide(objects: list[Object]) -> list[Object]:
@@ -104,7 +104,7 @@ def test_server_rejects_names_that_are_not_labels(
     cluster: Cluster, namespace: str, name: str
 ) -> None:
     plain = inputs.service("svc", inputs.role("r", "worker", gpus=0))
-    refused(renamed(plain, name), "must be a name of a-z")
+    rejected(renamed(plain, name), "must be a name of a-z")
     objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(plain)), namespace)
     for manifest in objects:
         wrong = {**manifest, "metadata": {**manifest["metadata"], "name": name}}

@@ -1,4 +1,4 @@
-"""Pod templates that the library refuses really have no pods, or lose what was asked for."""
+"""Pod templates that the library rejects really have no pods, or lose what was asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from e2e.live import LiveService
-from e2e.refusals import in_templates, refused
+from e2e.rejections import in_templates, rejected
 
 PLAIN = inputs.service("svc", inputs.role("inference", "worker", gpus=1))
 Edit = Callable[[Object], Any]
@@ -80,12 +80,12 @@ def with_metadata(edit: Edit) -> Edit:
 @pytest.mark.parametrize("case", WITHOUT_PODS)
 def test_rejected_template_gets_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
     edit, message = WITHOUT_PODS[case]
-    refused(written(with_metadata(edit)), message)
+    rejected(written(with_metadata(edit)), message)
     service = LiveService(cluster, namespace, PLAIN)
     try:
         service.apply(change=in_templates(with_metadata(edit)))
     except ApiError:
-        return  # refused at once: nobody is left waiting
+        return  # rejected at once: nobody is left waiting
     cluster.wait(
         lambda: [
             event
@@ -104,7 +104,7 @@ def test_label_of_leader_worker_set_is_overwritten_or_breaks_availability(
 ) -> None:
     label = f"leaderworkerset.sigs.k8s.io/{key}"
     edit = with_metadata(lambda template: template["metadata"]["labels"].update({label: "5"}))
-    refused(written(edit), "is set by LeaderWorkerSet")
+    rejected(written(edit), "is set by LeaderWorkerSet")
     cluster.add_nodes(1)
     service = LiveService(cluster, namespace, PLAIN)
     service.apply(change=in_templates(edit))
@@ -124,7 +124,7 @@ def test_label_of_leader_worker_set_is_overwritten_or_breaks_availability(
 def test_overridden_replica_index_breaks_gang(cluster: Cluster, namespace: str) -> None:
     key = "fusioninfer.io/replica-index"
     edit = with_metadata(lambda template: template["metadata"]["labels"].update({key: "0"}))
-    refused(written(edit), "is set by fusioninfer-pulumi")
+    rejected(written(edit), "is set by fusioninfer-pulumi")
     cluster.add_nodes(7)
     partial = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
     service = LiveService(cluster, namespace, partial)

@@ -30,19 +30,19 @@ ROOT = Path(__file__).parent.parent
 
 def test_schemas_match_pinned_modules() -> None:
     command = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert told.returncode == 0, told.stderr
+    output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert output.returncode == 0, output.stderr
 
 
-def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
+def rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
     """Why the API server rejects an object of the Gateway API, None if it takes it."""
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert errors(object_findings(manifest)) == []
     try:
         cluster.apply([manifest], namespace="default", dry_run=True)
-    except ApiError as refused:
-        return str(refused)
+    except ApiError as rejected:
+        return str(rejected)
     return None
 
 
@@ -56,7 +56,7 @@ def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
 def test_server_rejects_documented_violations(
     cluster: Cluster, kind: str, spec: dict[str, Any]
 ) -> None:
-    assert refusal(cluster, kind, spec) is not None
+    assert rejection(cluster, kind, spec) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_server_rejects_documented_violations(
     ],
 )
 def test_server_accepts_valid_routes(cluster: Cluster, kind: str, spec: dict[str, Any]) -> None:
-    assert refusal(cluster, kind, spec) is None
+    assert rejection(cluster, kind, spec) is None
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,8 @@ def experimental() -> Iterator[Cluster]:
         started.apply([definition])
         # Pulled in within a second or two: until then the fields are unknown.
         taken, ends = TAKEN_EXPERIMENTAL[0], time.monotonic() + 30
-        while refusal(started, "HTTPRoute", taken) is not None:
-            assert time.monotonic() < ends, refusal(started, "HTTPRoute", taken)
+        while rejection(started, "HTTPRoute", taken) is not None:
+            assert time.monotonic() < ends, rejection(started, "HTTPRoute", taken)
             time.sleep(0.2)
         yield started
 
@@ -89,14 +89,14 @@ def experimental() -> Iterator[Cluster]:
 def test_server_rejects_wrong_experimental_fields(
     experimental: Cluster, spec: dict[str, Any]
 ) -> None:
-    assert refusal(experimental, "HTTPRoute", spec) is not None
+    assert rejection(experimental, "HTTPRoute", spec) is not None
 
 
 @pytest.mark.parametrize("spec", TAKEN_EXPERIMENTAL)
 def test_server_accepts_valid_experimental_fields(
     experimental: Cluster, spec: dict[str, Any]
 ) -> None:
-    assert refusal(experimental, "HTTPRoute", spec) is None
+    assert rejection(experimental, "HTTPRoute", spec) is None
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_server_accepts_valid_experimental_fields(
     ],
 )
 def test_leader_worker_set_is_stricter_than_pod(
-    cluster: Cluster, fields: dict[str, Any], told: str
+    cluster: Cluster, fields: dict[str, Any], output: str
 ) -> None:
-    """Why they are refused; a null is left out instead."""
+    """Why they are rejected; a null is left out instead."""
     container = {"name": "a", "image": "i", **fields}
     manifest = {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -123,7 +123,7 @@ def test_leader_worker_set_is_stricter_than_pod(
         "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": {
             "spec": {"containers": [container]}}}},
     }  # fmt: skip
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejected:
         cluster.apply([manifest], namespace="default", dry_run=True)
-    assert told in str(refused.value)
+    assert output in str(rejected.value)
     assert object_findings(manifest)

@@ -140,11 +140,11 @@ def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace:
 @pytest.mark.proves("`check --server` maps API server errors to manifest fields")
 def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
-    refused = said(cluster, _service(namespace, spec=spec))
-    assert [(each.path, each.severity) for each in refused] == [
+    rejected = said(cluster, _service(namespace, spec=spec))
+    assert [(each.path, each.severity) for each in rejected] == [
         ("roles[0].template", Severity.ERROR)
     ]
-    assert "the integer value of priority (10) must not be provided" in refused[0].message
+    assert "the integer value of priority (10) must not be provided" in rejected[0].message
 
 
 @pytest.mark.proves("No object or pod of the documents is rejected")

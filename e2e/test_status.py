@@ -20,8 +20,8 @@ DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
 def behaving(manifest: Object, role: int, **annotations: str) -> Object:
     """The service with other pods in one role: a rollout, after which they behave so."""
     changed = copy.deepcopy(manifest)
-    told = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
-    changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": told}
+    output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
+    changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}
     return changed
 
 
@@ -59,8 +59,8 @@ def test_gang_status_from_creation_to_deletion(
     service.becomes({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
     blocked = life.stage("no nodes: the gang is blocked", "False GangNotScheduled",
                          {"prefill": "Pending 0/1", "decode": "Pending 0/2"})  # fmt: skip
-    told = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
-    assert "gang unschedulable" in told
+    output = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
+    assert "gang unschedulable" in output
 
     cluster.add_nodes(8)
     life.stage("room for one decode replica of two", "True Partial",
@@ -156,12 +156,12 @@ def test_router_status_reports_gateway(
     ready = {"inference": "Running 2/2"}
     life.stage("no gateway has spoken", available, ready)
     with GatewayStandIn(cluster, namespace, delay=0.2) as stand_in:
-        stand_in.refused["HTTPRoute"] = "NotAllowedByListeners"
+        stand_in.rejected["HTTPRoute"] = "NotAllowedByListeners"
         life.stage("the route is refused", "False RouteNotAccepted", ready)
-        stand_in.refused = {"InferencePool": "InvalidExtensionRef"}
+        stand_in.rejected = {"InferencePool": "InvalidExtensionRef"}
         life.stage("the pool is refused", "False PoolNotAccepted", ready)
-        stand_in.refused = {"Gateway": "AddressNotAssigned"}
+        stand_in.rejected = {"Gateway": "AddressNotAssigned"}
         life.stage("the Gateway is not ready", "False GatewayNotReady", ready)
-        stand_in.refused = {}
+        stand_in.rejected = {}
         life.stage("all is accepted", available, ready)
     finish(life, request, "router")

@@ -51,11 +51,11 @@ class Life:
 
         def look() -> bool:
             seen.update(self._look(failures, stored))
-            told = seen["status"]
-            condition = next(c for c in told["conditions"] if c["type"] == "Active")
+            output = seen["status"]
+            condition = next(c for c in output["conditions"] if c["type"] == "Active")
             phases = {
                 role: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
-                for role, each in told["components"].items()
+                for role, each in output["components"].items()
             }
             seen["said"] = (f"{condition['status']} {condition['reason']}", phases)
             return bool(seen["said"] == (active, dict(roles)))

@@ -22,10 +22,10 @@ def found() -> dict[str, str]:
     versions = {name: importlib.metadata.version(each) for name, each in PACKAGES.items()}
     cli = shutil.which("pulumi")
     if cli is not None:
-        told = subprocess.run(
+        output = subprocess.run(
             [cli, "version"], capture_output=True, text=True, check=True, timeout=_SECONDS
         )
-        versions[CLI] = told.stdout.strip().removeprefix("v")
+        versions[CLI] = output.stdout.strip().removeprefix("v")
     provider = shutil.which("pulumi-resource-kubernetes")
     if provider is not None:
         versions[PROVIDER] = _of_provider(provider)
@@ -46,8 +46,8 @@ def _of_provider(program: str) -> str:
         port = int(process.stdout.readline())
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = services.ResourceProviderStub(channel)
-            told = stub.GetPluginInfo(empty.Empty(), timeout=_SECONDS)
-            return str(told.version).removeprefix("v")
+            output = stub.GetPluginInfo(empty.Empty(), timeout=_SECONDS)
+            return str(output.version).removeprefix("v")
     finally:
         process.kill()
         process.communicate()

@@ -30,7 +30,7 @@ class GatewayStandIn(StandIn):
         namespace: Which objects.
         delay: Seconds from when it sees a generation until it speaks of it.
         address: Address of every Gateway.
-        refused: Kinds that it refuses, with the reason.
+        rejected: Kinds that it rejects, with the reason.
         spoke: When it first spoke of an object and generation, by `kind/name@generation`.
     """
 
@@ -38,7 +38,7 @@ class GatewayStandIn(StandIn):
     namespace: str
     delay: float = 1.5
     address: str = "127.0.0.1"
-    refused: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
     spoke: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class GatewayStandIn(StandIn):
         }
 
     def _conditions(self, each: Object, *types: str) -> list[Object]:
-        reason = self.refused.get(each["kind"])
+        reason = self.rejected.get(each["kind"])
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return [
             {

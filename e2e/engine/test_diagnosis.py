@@ -63,8 +63,8 @@ def test_rejected_pods_are_reported(stack: Stack) -> None:
     stack.cluster.create({**kind, "metadata": metadata, "spec": limits})
     stack.write(stack.service(role(replicas=1), **SHORT))
     lines = said(stack.up())
-    (refused,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
-    assert "maximum cpu usage per Container is 1m" in refused
+    (rejected,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
+    assert "maximum cpu usage per Container is 1m" in rejected
 
 
 @pytest.mark.core

@@ -11,7 +11,7 @@ from e2e.engine.services import GROUPS, NO_GANG, PER_ROLE, TWO_NODES, Stack, rol
 SHORT = "40s"
 #: For updates that are to fail.
 VERY_SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
-#: Takes the refusal away, to see what it saves from.
+#: Takes the rejection away, to see what it saves from.
 UNCHECKED = """\
 from fusioninfer_pulumi.checks import update_checks
 update_checks.gang_findings = lambda *_: []

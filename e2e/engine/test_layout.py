@@ -184,11 +184,11 @@ def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[
         result = stack.run(*words).assert_failed()
         assert f"layout: {layouts[1]} cannot replace {layouts[0]}" in result.text
     assert stack.pods() == before
-    # Beside it there may be another one.
-    beside = stack.service(role(), name="next", **second)
-    stack.deploy_services(stack.service(role(), **first), beside)
+    # A second service may have the other layout.
+    neighbour = stack.service(role(), name="next", **second)
+    stack.deploy_services(stack.service(role(), **first), neighbour)
     assert len(stack.pods()) == 6
-    stack.deploy_services(beside)
+    stack.deploy_services(neighbour)
     stack.cluster.wait(lambda: len(stack.pods()) == 3, 60, "pods of the old service")
     stack.deploy(role(replicas=0), name="next", **second)
     stack.deploy(role(), name="next", **first)

@@ -29,7 +29,7 @@ def test_component_renamed_with_alias_changes_nothing(stack: Stack) -> None:
     result = stack.up().assert_failed()
     assert "already exists" in result.text
     assert stack.pods() == before
-    # The state holds the new component now, beside the old one: an alias comes too late.
+    # The state has the new component now, in addition to the old one: too late for an alias.
     program(stack, "svc")
     stack.up().assert_succeeded()
     assert stack.pods() == before
@@ -131,7 +131,7 @@ def test_equal_service_names_in_two_namespaces(stack: Stack) -> None:
         stack.deploy_services(east)
         before = stack.pods()
         for replicas in (1, 2):
-            # It is refused as a change of the policy of the other one's sets, if it is mistaken.
+            # It is rejected as a change of the policy of the other one's sets, if it is mistaken.
             stack.deploy_services(made(elsewhere, "west", replicas, **policy), east)
             assert stack.ready(elsewhere) == {"serve": replicas}
             assert stack.pods() == before

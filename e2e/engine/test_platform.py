@@ -53,8 +53,8 @@ def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -
     assert stack.preview() == {}
 
     stack.run("config", "set", "platform-stack:gpuBudget", "0").assert_succeeded()
-    refused = stack.run("preview").assert_failed()
-    assert "policy: 1 GPUs are wanted, the budget is 0" in refused.text
+    rejected = stack.run("preview").assert_failed()
+    assert "policy: 1 GPUs are wanted, the budget is 0" in rejected.text
     stack.run("config", "set", "platform-stack:gpuBudget", "4").assert_succeeded()
 
     reader = project("consumer", example=PLATFORM / "consumer", backend=stack.state)
@@ -95,7 +95,7 @@ def test_prerequisites(tmp_path: Path) -> None:
         stack.down().assert_succeeded()
         bare.delete(DEFINITIONS, POOLS)
         bare.wait(lambda: not bare.exists(DEFINITIONS, POOLS), 60)
-        refused = stack.run("preview").assert_failed()
-        assert f"{POOLS} is not installed" in refused.text
+        rejected = stack.run("preview").assert_failed()
+        assert f"{POOLS} is not installed" in rejected.text
         away = stack.run("preview", KUBECONFIG=str(tmp_path / "none")).assert_succeeded()
         assert "prerequisites were not checked" in away.text

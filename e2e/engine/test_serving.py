@@ -84,7 +84,7 @@ def test_rejected_route_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     short = {"level": "Serving", "timeout": "12s"}
     with GatewayStandIn(stack.cluster, stack.namespace) as gateway, EndpointStandIn() as endpoint:
-        gateway.refused["HTTPRoute"] = "NotAllowedByListeners"
+        gateway.rejected["HTTPRoute"] = "NotAllowedByListeners"
         stack.write(routed(stack.namespace, port=endpoint.port, wait=short))
         result = stack.up().assert_failed()
         assert "svc: HTTPRoute svc-httproute at svc-gateway: not Accepted" in result.text
@@ -96,7 +96,7 @@ def test_rejected_route_fails_update(stack: Stack) -> None:
         active = next(c for c in stack.output("status")["conditions"] if c["type"] == "Active")
         assert (active["status"], active["reason"]) == ("False", "RouteNotAccepted")
         assert "NotAllowedByListeners" in active["message"]
-        gateway.refused.clear()
+        gateway.rejected.clear()
         stack.deploy_services(routed(stack.namespace, port=endpoint.port))
         assert stack.preview() == {}
         active = next(c for c in stack.output("status")["conditions"] if c["type"] == "Active")

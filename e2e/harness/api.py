@@ -1,6 +1,6 @@
 """A small Kubernetes client: any kind that the server knows, plain dicts in and out.
 
-It exists beside the official client because the tests need exact control of what is sent (strict
+It replaces the official client because the tests need exact control of what is sent (strict
 field validation, server-side apply, other users) and none of the typed models.
 """
 
@@ -36,7 +36,7 @@ PATCH_TYPES = {
 
 
 class ApiError(Exception):
-    """The API server's refusal: its HTTP status, reason, and message."""
+    """The API server's rejection: its HTTP status, reason, and message."""
 
     def __init__(self, status: int, body: Object) -> None:
         self.status = status
@@ -82,7 +82,7 @@ class Client:
         """Send one request and return the JSON answer.
 
         Raises:
-            ApiError: If the server refuses.
+            ApiError: If the server rejects.
         """
         decoded: Object = json.loads(self._send(method, path, body, params, headers))
         return decoded
@@ -107,10 +107,10 @@ class Client:
         answer = self._pool.request(method, url, body=payload, headers=sent)
         if answer.status >= 400:
             try:
-                refusal = json.loads(answer.data)
+                rejection = json.loads(answer.data)
             except ValueError:
-                refusal = {"message": answer.data.decode(errors="replace")}
-            raise ApiError(answer.status, refusal)
+                rejection = {"message": answer.data.decode(errors="replace")}
+            raise ApiError(answer.status, rejection)
         return answer.data
 
     def resource(self, kind: str) -> Resource:
@@ -130,7 +130,7 @@ class Client:
         Args:
             manifests: Whole objects.
             namespace: For those that name none and belong in one.
-            strict: Refuse fields that the server does not know instead of dropping them.
+            strict: Reject fields that the server does not know instead of dropping them.
             dry_run: Go through validation, webhooks and defaults, and store nothing.
         """
         params = {"force": "true", **_write_params(strict=strict, dry_run=dry_run)}
@@ -252,7 +252,7 @@ class Client:
 
         Raises:
             TimeoutError: With `message` (called only then, to say how things stand) and the last
-                value or refusal.
+                value or rejection.
         """
         deadline = time.monotonic() + timeout
         while True:

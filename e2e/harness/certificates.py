@@ -46,7 +46,7 @@ class Certificates:
 def create_certificates(
     directory: Path, addresses: Sequence[str] = (), hosts: Sequence[str] = ()
 ) -> Certificates:
-    """Make new ones, valid for some days; for these addresses and hosts beside the loopback one."""
+    """Create certificates for loopback and these addresses and hosts, valid for some days."""
     directory.mkdir()
     made = Certificates(directory / "ca.crt", directory, directory / "token.key")
     now = dt.datetime.now(dt.timezone.utc)
@@ -98,7 +98,7 @@ def _builder(now: dt.datetime) -> x509.CertificateBuilder:
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    """What the key is for. Python 3.13 refuses certificates that do not say."""
+    """What the key is for. Python 3.13 rejects certificates that do not say."""
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,

@@ -63,12 +63,12 @@ class Cluster(Lifetime, Client):
         """Decide what will run; nothing is started yet.
 
         Args:
-            components: Which of COMPONENTS, and Kueue, to start beside etcd, API server and
+            components: Which of COMPONENTS, and Kueue, to start with etcd, API server and
                 controllers.
             schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
             kubernetes: Which Kubernetes of the tool catalog to run.
-            plugins: Plugins of Volcano's scheduler beside the usual ones.
+            plugins: Plugins of Volcano's scheduler in addition to the usual ones.
             gates: Feature gates of Kubernetes that are not as they are by default.
             arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
             address: Where pods reach the API server, if any run; see `e2e.serve`.
@@ -202,7 +202,7 @@ class Cluster(Lifetime, Client):
         self.wait(lambda: not missing(), message=missing)
 
     def _wait_for_account(self, namespace: str) -> None:
-        # Admission refuses pods in a namespace until its default ServiceAccount is there.
+        # Admission rejects pods in a namespace until its default ServiceAccount is there.
         self.wait(
             lambda: self.exists("v1/ServiceAccount", "default", namespace),
             message=lambda: f"ServiceAccount default in {namespace}\n{self.log_tails()}",
@@ -239,8 +239,8 @@ class Cluster(Lifetime, Client):
                 self.request("DELETE", path, {"gracePeriodSeconds": 0})
             except urllib3.exceptions.HTTPError:
                 return False
-            except ApiError as refused:
-                if refused.status != HTTPStatus.GATEWAY_TIMEOUT:
+            except ApiError as rejected:
+                if rejected.status != HTTPStatus.GATEWAY_TIMEOUT:
                     raise
                 return False
             return True

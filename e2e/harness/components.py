@@ -97,7 +97,7 @@ def start_lws(
             authority=plane.certificates.authority,
             accept=range(200, 500),
         )
-        # Last: a webhook that is registered before it answers would refuse every pod.
+        # Last: a webhook that is registered before it answers would reject every pod.
         authority = plane.certificates.authority.read_bytes()
         api.apply(_webhooks(tool, f"https://{LOOPBACK}:{webhook_port}", authority))
 
@@ -115,7 +115,7 @@ def start_volcano(
 ) -> Ready:
     """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here.
 
-    The second port serves its metrics; `plugins` are those that it has beside the usual ones,
+    The second port serves its metrics; `plugins` are additional ones,
     `arguments` those of each plugin.
     """
     health_port, metrics_port = ports

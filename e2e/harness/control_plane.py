@@ -89,8 +89,8 @@ class ControlPlane:
 
     def program(self, name: str, *arguments: str) -> list[str | Path]:
         """The command line of one of Kubernetes' programs, with the feature gates."""
-        told = ",".join(f"{gate}={str(on).lower()}" for gate, on in self.gates.items())
-        gates = [f"--feature-gates={told}"] if told else []
+        enabled = ",".join(f"{gate}={str(on).lower()}" for gate, on in self.gates.items())
+        gates = [f"--feature-gates={enabled}"] if enabled else []
         return [program(self.kubernetes, name), *arguments, *gates]
 
     def kubeconfig(self, user: str) -> Path:

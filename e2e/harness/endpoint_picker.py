@@ -26,7 +26,7 @@ Pulumi's SDK allows."""
 class EndpointPicker(Lifetime):
     """One picker process; use it as a context manager.
 
-    Entering starts it and returns at once. `wait_serving` raises if it refuses its configuration.
+    Entering starts it and returns at once. `wait_serving` raises if it rejects its configuration.
 
     Attributes:
         grpc_port: External processing.
@@ -118,7 +118,7 @@ class EndpointPicker(Lifetime):
         """Wait until it is serving.
 
         Raises:
-            ProgramFailedError: If it ends first (a refused configuration), or the time is up.
+            ProgramFailedError: If it ends first (a rejected configuration), or the time is up.
         """
         deadline = time.monotonic() + timeout
         while not self.is_serving():

@@ -21,8 +21,8 @@ def rendered(service: Path) -> list[Object]:
     """What `fusioninfer-pulumi render` prints."""
     program = Path(sys.executable).with_name("fusioninfer-pulumi")
     command = [str(program), "render", str(service)]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return [document for document in yaml.safe_load_all(told.stdout) if document]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [document for document in yaml.safe_load_all(output.stdout) if document]
 
 
 def has_pulumi() -> bool:

@@ -290,10 +290,10 @@ def _uv(environment: Environment, *arguments: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        raise InstallationError(f"{' '.join(command[:4])} failed:\n{told.stderr[-2000:]}")
-    return told.stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=False)
+    if output.returncode != 0:
+        raise InstallationError(f"{' '.join(command[:4])} failed:\n{output.stderr[-2000:]}")
+    return output.stdout
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ class Hub:
                                for n, s in sizes]).encode()  # fmt: skip
         elif path.startswith(f"/api/models/{self._repository}"):
             siblings = [{"rfilename": name} for name in files]
-            told = {"id": self._repository, "modelId": self._repository, "sha": COMMIT,
+            output = {"id": self._repository, "modelId": self._repository, "sha": COMMIT,
                     "private": False, "tags": [], "siblings": siblings}  # fmt: skip
-            body = json.dumps(told).encode()
+            body = json.dumps(output).encode()
         elif path.startswith(f"/{self._repository}/resolve/") and Path(path).name in files:
             body = (self._folder / Path(path).name).read_bytes()
             headers["ETag"] = f'"{hashlib.sha256(body).hexdigest()}"'

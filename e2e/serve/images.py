@@ -149,8 +149,8 @@ def _program(path: str) -> Image:
 
 def _with_libraries(path: str) -> dict[str, Path]:
     """A program with the libraries that it loads, in the folders that LINKS lead to."""
-    told = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
-    libraries = re.findall(r"(/\S+) \(0x", told)
+    output = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    libraries = re.findall(r"(/\S+) \(0x", output)
     files = {f"usr{library.removeprefix('/usr')}": Path(library) for library in libraries}
     return {path.removeprefix("/"): Path(path), **files}
 

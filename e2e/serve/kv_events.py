@@ -31,9 +31,9 @@ def main(endpoint: str) -> None:
     while True:
         topic, _, payload = socket.recv_multipart()
         _, events, *_ = msgspec.msgpack.decode(payload)
-        told = {"topic": topic.decode(), "events": [event["type"] for event in events],
+        output = {"topic": topic.decode(), "events": [event["type"] for event in events],
                 "blocks": sum(len(event.get("block_hashes", ())) for event in events)}  # fmt: skip
-        print(json.dumps(told), flush=True)
+        print(json.dumps(output), flush=True)
 
 
 if __name__ == "__main__":

@@ -159,10 +159,10 @@ class Node:
 
     def _ctr(self, *arguments: str) -> str:
         command = ["ctr", f"--address={self._socket}", "--namespace=k8s.io", *arguments]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)
-        if told.returncode != 0:
-            raise ProgramFailedError(f"{' '.join(command)}: {told.stderr}")
-        return told.stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=False)
+        if output.returncode != 0:
+            raise ProgramFailedError(f"{' '.join(command)}: {output.stderr}")
+        return output.stdout
 
     def _write(self, name: str, content: Any) -> Path:
         path = self.directory / name
@@ -314,7 +314,7 @@ address = '{socket}'
 sandbox_image = '{PAUSE}'
 disable_apparmor = true
 stream_server_address = '{LOOPBACK}'
-# To lower a process's score is refused to root in some virtual machines.
+# To lower a process's score is rejected to root in some virtual machines.
 restrict_oom_score_adj = true
 
 [{cri}.cni]

@@ -3,7 +3,7 @@
 Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes what the parser
 of `vllm serve` takes (`options`), the names of the `metrics` that it registers, and what it says
 against each line (`errors`): empty where it takes the line, else it begins with `parser` or
-`config`, by what refused it.
+`config`, by what rejected it.
 
 Nothing is loaded and no device is needed: the model is a `config.json`, and vLLM sees accelerators
 that are not there.
@@ -88,13 +88,13 @@ class Engine:
             (self._vllm if serve else self._api_server).parse_args(namespace=args)
             validate(args)
 
-        refused = said_by(parse)
-        if refused:
-            return f"parser: {refused}"
+        rejected = said_by(parse)
+        if rejected:
+            return f"parser: {rejected}"
         if "ray" in (args.distributed_executor_backend, getattr(args, "data_parallel_backend", "")):
             return ""  # builds for processors have no Ray, and make no configuration with it
-        refused = apart(lambda: self._configure(args))
-        return f"config: {refused}" if refused else ""
+        rejected = apart(lambda: self._configure(args))
+        return f"config: {rejected}" if rejected else ""
 
     def learn_model(self) -> None:
         """Have this process know what the model's class can do, on the platform that imports it."""

@@ -88,14 +88,14 @@ class Answers:
     Attributes:
         options: The options of `vllm serve`: spellings, number of values, choices.
         metrics: The names of its metrics, on accelerators.
-        errors: Why it refuses a command line, empty where it takes it.
+        errors: Why it rejects a command line, empty where it takes it.
     """
 
     options: list[dict[str, Any]]
     metrics: list[str]
     errors: Mapping[CommandLine, str]
 
-    def refused(self, lines: Iterable[CommandLine]) -> list[str]:
+    def rejected(self, lines: Iterable[CommandLine]) -> list[str]:
         """Those of some lines that the engine does not take, with its reason."""
         return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
@@ -113,8 +113,10 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
         )  # fmt: skip
     if done.returncode != 0:
         raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    return Answers(told["options"], told["metrics"], dict(zip(lines, told["errors"], strict=True)))
+    output = json.loads(done.stdout.splitlines()[-1])
+    return Answers(
+        output["options"], output["metrics"], dict(zip(lines, output["errors"], strict=True))
+    )
 
 
 # Command lines that `check` accepts.
@@ -234,11 +236,11 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
         skipped = word == "--config"
 
 
-# Command lines that rules on arguments refuse, and those around them.
+# Command lines that rules on arguments reject, and those around them.
 
 
-def refused(release: str) -> list[CommandLine]:
-    """What the rules refuse of all edges of arguments, and of arguments that contradict."""
+def rejected(release: str) -> list[CommandLine]:
+    """What the rules reject of all edges of arguments, and of arguments that contradict."""
     table = load_argument_table("vllm")
     lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
     lines += [("m", *words) for words in _together()]

@@ -71,7 +71,7 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "docs/how-to/gateways.md qwen.yaml": Same(SMALL),
     "docs/how-to/model-service.md app/__main__.py": Run(),
     "docs/how-to/model-service.md own.yaml": Not(
-        "vLLM refuses its 16384 tokens: the tiny model has 4096"
+        "vLLM rejects its 16384 tokens: the tiny model has 4096"
     ),
     SHORT: Run(),
     "docs/how-to/migrate.md kserve.yaml": Run(),

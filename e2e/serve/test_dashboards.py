@@ -58,8 +58,8 @@ class Scraped:
     prometheus: Prometheus
     boards: dict[str, Object]
 
-    def refuse(self) -> None:
-        """Send what the endpoint picker refuses: it counts its own errors, not those of engines."""
+    def reject(self) -> None:
+        """Send what the endpoint picker rejects: it counts its own errors, not those of engines."""
         urllib3.request(
             "POST", f"{self.gateway.url}/v1/completions", json={"prompt": "no model"},
             headers={"Host": self.gateway.host}, retries=False, timeout=60,
@@ -186,7 +186,7 @@ def test_every_panel_has_data(scraped: Scraped, request: pytest.FixtureRequest) 
     started = time.time()
 
     def without_data() -> list[str]:
-        scraped.refuse()
+        scraped.reject()
         return [
             f"{name} {panel}: {expression}"
             for name, panel, _, expression in listed

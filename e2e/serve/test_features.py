@@ -74,9 +74,9 @@ class Featured:
 
     def ask(self, prompt: str) -> Object:
         """One answer by HTTPS, from a client that verifies the certificate."""
-        told: Object = complete(self.gateway.url, NAME, prompt, host=HOST,
+        output: Object = complete(self.gateway.url, NAME, prompt, host=HOST,
                                 authority=self.certificates.authority)  # fmt: skip
-        return told
+        return output
 
 
 @pytest.fixture(scope="module")

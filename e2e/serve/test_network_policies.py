@@ -94,8 +94,8 @@ class Pods:
         process = next(iter(self._running.node.processes(self._pods[source])))
         address = self._pods[target]["status"]["podIP"]
         command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT]
-        told = subprocess.run([*command, address, str(port)], capture_output=True, check=False)
-        return told.returncode == 0
+        output = subprocess.run([*command, address, str(port)], capture_output=True, check=False)
+        return output.returncode == 0
 
     def all_ready(self) -> bool:
         """Whether the kubelet reaches all of them."""

@@ -57,10 +57,10 @@ def test_pods_of_two_nodes_meet(running: Serving) -> None:
         pod("second", second, "/bin/bash", "-c", MEET),
     ], namespace)  # fmt: skip
 
-    def told() -> str:
+    def output() -> str:
         return running.report(namespace)
 
-    running.cluster.wait(lambda: "stdout F met" in told(), 90, told)
+    running.cluster.wait(lambda: "stdout F met" in output(), 90, output)
     running.cluster.delete_namespace(namespace)
 
 
@@ -169,7 +169,7 @@ def test_ray_spans_nodes_until_the_engine_refuses(running: Serving) -> None:
     # The group is made again when its leader ends: its logs go with its pods.
     seen: set[str] = set()
 
-    def told() -> str:
+    def output() -> str:
         return "".join(running.logs(pod) for pod in running.pods(namespace))
 
     def joined() -> bool:
@@ -178,5 +178,5 @@ def test_ray_spans_nodes_until_the_engine_refuses(running: Serving) -> None:
             seen.update(sentence for sentence in sentences if sentence in text)
         return seen == {sentence for sentences in wanted.values() for sentence in sentences}
 
-    running.cluster.wait(joined, 240, lambda: f"{seen}\n{told()}")
+    running.cluster.wait(joined, 240, lambda: f"{seen}\n{output()}")
     running.cluster.delete_namespace(namespace)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
-from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, refused
+from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, rejected
 from fusioninfer_pulumi.engines.argument_tables import Options, load_argument_table
 from fusioninfer_pulumi.presets.model_catalogue import catalogue
 
@@ -28,7 +28,7 @@ COUNTS = (
     "--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs",
     "--pipeline-parallel-size", "-pp", "--tensor-parallel-size", "-tp",
 )  # fmt: skip
-"""Old configurations take less than one of these, with which nothing can run; newer refuse it."""
+"""Old configurations take less than one of these, with which nothing can run; newer reject it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Asked:
     release: str
     accepted: list[CommandLine]
     catalogue: list[CommandLine]
-    refused: list[CommandLine]
+    rejected: list[CommandLine]
     answers: Answers
 
 
@@ -52,7 +52,7 @@ def asked(request: pytest.FixtureRequest) -> Asked:
     reason = absent(release)
     if reason is not None:
         pytest.skip(reason)
-    lines, edges = accepted(release), refused(release)
+    lines, edges = accepted(release), rejected(release)
     models = of_the_catalogue(release) if release == VLLM else []
     answers = ask(vllm(release), [*lines, *models, *edges])
     return Asked(release, lines, models, edges, answers)
@@ -61,7 +61,7 @@ def asked(request: pytest.FixtureRequest) -> Asked:
 @pytest.mark.proves("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
 def test_engine_accepts_checked_command_lines(asked: Asked) -> None:
     assert len(asked.accepted) > 40
-    assert asked.answers.refused(asked.accepted) == []
+    assert asked.answers.rejected(asked.accepted) == []
 
 
 @pytest.mark.proves("vLLM 0.32.0 accepts the arguments of every catalogue model")
@@ -69,13 +69,13 @@ def test_engine_accepts_arguments_of_catalogue(asked: Asked) -> None:
     if asked.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
     assert len(asked.catalogue) > len(catalogue())
-    assert asked.answers.refused(asked.catalogue) == []
+    assert asked.answers.rejected(asked.catalogue) == []
 
 
 @pytest.mark.proves("vLLM rejects the arguments and combinations that the rules reject")
 def test_engine_rejects_what_rules_reject(asked: Asked) -> None:
-    assert len(asked.refused) > 500
-    taken = [line for line in asked.refused if not asked.answers.errors[line]]
+    assert len(asked.rejected) > 500
+    taken = [line for line in asked.rejected if not asked.answers.errors[line]]
     held = (*ELSEWHERE, *(() if asked.release == VLLM else COUNTS))
     assert [str(line) for line in taken if not line.words[1].startswith(held)] == []
 

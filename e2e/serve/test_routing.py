@@ -69,11 +69,11 @@ def test_tokens_through_the_gateway(routed: Routed) -> None:
 
 @pytest.mark.proves("Every served name and LoRA adapter answers")
 def test_served_names_and_adapters(routed: Routed) -> None:
-    told = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
-    assert {name: answer["model"] for name, answer in told.items()} == {
+    output = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
+    assert {name: answer["model"] for name, answer in output.items()} == {
         ALIAS: ALIAS, MODEL: ALIAS, ADAPTER: ADAPTER
     }  # fmt: skip
-    texts = {name: answer["choices"][0]["text"] for name, answer in told.items()}
+    texts = {name: answer["choices"][0]["text"] for name, answer in output.items()}
     assert texts[ALIAS] == texts[MODEL] != texts[ADAPTER]
 
 

@@ -219,9 +219,9 @@ def test_keys_rate_limits_and_sizes_are_enforced(
         assert guarded.ask(Authorization="Bearer something").status == 401
         answer = guarded.ask(**first, **FORGED)
         assert answer.status == 200, answer.data
-        told = answer.json()
-        assert told["x-client-id"] == "team-a"
-        assert told.keys() & {"authorization", "x-prefiller-host-port"} == set()
+        output = answer.json()
+        assert output["x-client-id"] == "team-a"
+        assert output.keys() & {"authorization", "x-prefiller-host-port"} == set()
         # A name that the client gives itself does not count.
         assert [guarded.ask(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
         assert guarded.ask(**second, **FORGED).status == 200

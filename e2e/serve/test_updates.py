@@ -144,10 +144,10 @@ def test_rollback_loses_no_request(stack: Stack) -> None:
     with stack.load() as load:
         load.wait(40)
         before = len(load.answers)
-        told = stack.try_update(ABSENT_IMAGE, 45)
+        output = stack.try_update(ABSENT_IMAGE, 45)
         failed = len(load.answers)
-        assert told.status != 0
-        assert "is not available after 45s" in told.text
+        assert output.status != 0
+        assert "is not available after 45s" in output.text
         assert kept & {pod["metadata"]["uid"] for pod in stack.pods()}
         stack.update()
         repaired = len(load.answers)

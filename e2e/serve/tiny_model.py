@@ -43,7 +43,7 @@ def _model(folder: Path, words: int) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        head_dim=64,  # the kernels for processors refuse smaller ones
+        head_dim=64,  # the kernels for processors reject smaller ones
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         eos_token_id=0,

@@ -153,6 +153,7 @@ class Chooser:
     """A running picker that is asked."""
 
     def __init__(self, fleet: Fleet, picker: EndpointPicker, processor: ExternalProcessor) -> None:
+        self._fleet = fleet
         self.processor = processor
         self.picker = picker
         self._names = {engine.endpoint: name for name, engine in fleet.engines.items()}
@@ -181,9 +182,11 @@ class Chooser:
         return Counter(self.pick(prompt, model) for _ in range(count))
 
     def warm(self, prompt: str) -> str:
-        """Send a prompt once and return its pod, when the picker has taken down which it was."""
+        """Send a prompt once and return its pod, when the picker has recorded which it was."""
         pod = self.pick(prompt)
-        time.sleep(0.3)  # pickers do that after they have answered
+        # Pickers do that after they have answered; on a busy machine they also read metrics later.
+        time.sleep(0.3)
+        self._fleet.wait_scraped()
         return pod
 
 

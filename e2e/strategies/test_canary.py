@@ -98,9 +98,9 @@ def _answered(port: int) -> str:
         json={"model": "chat", "prompt": "x"}, headers={"Host": HOST["hostnames"][0]},
     )  # fmt: skip
     assert answer.status == 200, answer.data
-    told = answer.json()
-    assert told["model"] == "chat"
-    return str(told["choices"][0]["text"])
+    output = answer.json()
+    assert output["model"] == "chat"
+    return str(output["choices"][0]["text"])
 
 
 def _took(port: int, share: int) -> bool:

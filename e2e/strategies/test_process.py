@@ -1,4 +1,4 @@
-"""What surrounds the choice: TLS to the gateway, and a picker that refuses its configuration."""
+"""What surrounds the choice: TLS to the gateway, and a picker that rejects its configuration."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
         address = (LOOPBACK, picker.picker.grpc_port)
         with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
             assert secured.selected_alpn_protocol() == "h2"
-        with pytest.raises(grpc.RpcError) as refusal:
+        with pytest.raises(grpc.RpcError) as rejection:
             picker.ask()  # in plain gRPC
-        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert rejection.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.proves("A picker serves the certificate of the named Secret")

@@ -1,4 +1,4 @@
-"""Helpers for showing that what the library refuses really breaks."""
+"""Helpers for showing that what the library rejects really breaks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 Change = Callable[[list[Object]], list[Object]]
 
 
-def refused(manifest: Object, message: str) -> None:
-    """Demand that the library refuses this service, in words that match."""
+def rejected(manifest: Object, message: str) -> None:
+    """Demand that the library rejects this service, in words that match."""
     with pytest.raises(InvalidServiceError, match=message):
         inputs.objects_of(inputs.plan_of(manifest))
 
