@@ -267,8 +267,8 @@ def lws_options(
 ) -> pulumi.ResourceOptions:
     """Options of a LeaderWorkerSet: what is ignored, and what replaces it.
 
-    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `same_policy`: the
-    live one means the same as the new one. Pulumi compares how they are written, and would replace
+    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `is_same_policy`:
+    the live one means the same as the new one. Pulumi compares how they are written, and would replace
     the LeaderWorkerSet for a type that is written out.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE

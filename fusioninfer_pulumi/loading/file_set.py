@@ -118,7 +118,7 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     """Load the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that are not services; for
-    `allow_lossy` see `read_all`.
+    `allow_lossy` see `load`.
     """
     texts, notes = _reject_duplicates(parsed)
     manifests = [document for text in texts for document in text.manifests]

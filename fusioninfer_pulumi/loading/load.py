@@ -87,7 +87,7 @@ def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[Loaded
     """Load a text of one or several documents, without raising for what is wrong with it.
 
     There is at least one document: an input without any is rejected as empty. For
-    `allow_lossy` see `read_all`.
+    `allow_lossy` see `load`.
     """
     return load_texts([parse(Text(file, text))], allow_lossy=allow_lossy)
 

@@ -1,6 +1,6 @@
 """Whether the pods of replicas find nodes in a pool.
 
-The capacity model (`topology/capacity.py`), which the end-to-end tests hold to the real scheduler,
+The capacity model (`topology/capacity_model.py`), which the end-to-end tests hold to the real scheduler,
 answers first. Where it gives a bound only (pods of several sizes, which fit or not depending on the
 node that each of them gets), best fit does: largest pods first, each on the fullest node with room.
 """
