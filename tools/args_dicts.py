@@ -3,7 +3,7 @@
 A model's field has the type of the validated value; its constructor accepts more: words for enums,
 numbers for quantities, mappings for models, Outputs where they are passed on. `dicts.py` has these
 types, derived from the models' JSON Schema. The stubs are the modules of `api` without their code
-and with constructors that take these dictionaries; the wheel has each stub beside its module.
+and with constructors that take these dictionaries; the wheel has each stub next to its module.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _dicts() -> str:
 
 
 def _model_service(schemas: dict[str, Any]) -> str:
-    """The fields that `model_service` takes beside its own parameters."""
+    """Return the fields that `model_service` takes in addition to its own parameters."""
     lines = [
         "class ModelServiceDict(TypedDict, total=False):",
         '    """Further fields of `model_service`, of the service and its roles."""',
