@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: The one place of the version, of the packages beside this one, too.
+#: The version of this package and of the companion packages.
 __version__ = "0.3.0.dev0"
 
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the

@@ -51,9 +51,9 @@ class ModelLayout(Protocol):
 
     @property
     def copied_tensor(self) -> int | None:
-        """Accelerators of each copy of the attention, where copies span the nodes, not stages.
+        """Accelerators of each copy of the attention, if copies span the nodes, not stages.
 
-        The copies share the experts. None where no such layout has room, or on one node.
+        The copies share the experts. None if no such layout fits, or on one node.
         """
 
     @property
@@ -66,7 +66,7 @@ class PlacementResult(Protocol):
 
     @property
     def services(self) -> Sequence[InferenceServiceArgs]:
-        """The services on their pools, in the order in which they were given."""
+        """The services on their pools, in input order."""
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
@@ -76,7 +76,7 @@ class PlacementResult(Protocol):
         """Where one service is placed; None for one that cannot be planned."""
 
     def tables(self, index: int) -> Iterable[Any]:
-        """Renderables of `rich` that say where one service is placed."""
+        """Renderables of `rich` with the placement of one service."""
 
     def pools_table(self) -> Any:
         """A table of what is free in the pools."""
@@ -109,12 +109,12 @@ class CapacityPackage(Protocol):
         previous: Any,
         plans: Sequence[ServicePlan],
     ) -> PlacementResult:
-        """Chooses a node pool for each role of several services."""
+        """Choose a node pool for each role of several services."""
 
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
     ) -> ModelLayout | str:
-        """The smallest layout that holds a model, or why none is known, as a sentence's end.
+        """Return the smallest layout for a model, or why none is known, as the end of a sentence.
 
         `length` is that of the longest sequence, None for the model's own.
         """
@@ -129,7 +129,7 @@ class CapacityPackage(Protocol):
         """Add the arguments of the command `size`."""
 
     def size(self, options: argparse.Namespace) -> int:
-        """Runs the command `size`; its exit status."""
+        """Run the command `size` and return its exit status."""
 
     @property
     def place(self) -> Callable[..., Any]:

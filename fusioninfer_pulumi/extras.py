@@ -1,4 +1,4 @@
-"""Packages beside the core: how they are found, and how users install them."""
+"""Companion packages: discovery and installation commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
 #: Groups of entry points.
 GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
-#: API groups that the package `importers` reads, for the message that names a missing package.
+#: API groups that the package `importers` converts, for the message about a missing package.
 IMPORTED_GROUPS = (
     "modelplane.ai",
     "networking.serving.volcano.sh",
@@ -20,11 +20,11 @@ IMPORTED_GROUPS = (
 
 
 class PluginError(ImportError):
-    """A package beside the core cannot be loaded."""
+    """A companion package cannot be loaded."""
 
 
 def install_command(package: str = "", extra: str = "") -> str:
-    """The command that installs the core, or one of the packages beside it."""
+    """Return the command that installs the core or a companion package."""
     address = f"{ADDRESS}#subdirectory={package}" if package else ADDRESS
     name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
     return f'pip install "{name}{address}"'
@@ -46,6 +46,6 @@ def plugins(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def plugin_packages() -> list[str]:
-    """The installed packages that have any entry points of ours, sorted by name."""
+    """Return the installed companion packages, sorted by name."""
     modules = {point.module for group in GROUPS for point in entry_points(group=group)}
     return sorted({module.partition(".")[0] for module in modules})

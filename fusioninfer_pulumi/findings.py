@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,7 +40,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a document stands; its text is how messages name it.
+    """File and position of a document; its text is used in messages.
 
     `service.yaml`, `service.yaml#2` for the second document, `service.yaml#items[0]` for an item of
     a `List`, `service.yaml#2.items[0]` for both; `service.yaml:12` where the line is known.
@@ -46,8 +48,8 @@ class Origin:
     Attributes:
         file: Path of a file, of a folder or of a project, as the user gave it; `<stdin>`.
         document: Number of the document in the file.
-        item: Index among the items of a `List`, None for a document of its own.
-        line: Line in the file, None where it is not known.
+        item: Index among the items of a `List`, None for other documents.
+        line: Line in the file, None if unknown.
     """
 
     file: str
@@ -65,7 +67,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Finding:
-    """One statement about one field of the input.
+    """A problem, or a remark, about one field of the input.
 
     Attributes:
         rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs may compare it.
@@ -117,6 +119,11 @@ class Finding:
         return f"{kind}{place}{self.text}{below}"
 
 
+def with_rule(finding: Finding) -> str:
+    """Return a finding as text, with its rule in brackets."""
+    return f"{finding} [{finding.rule}]" if finding.rule else str(finding)
+
+
 def one_line(text: str) -> str:
     """Return a text with control characters escaped, which would break or colour a line."""
     if text.isprintable():
@@ -128,37 +135,51 @@ def one_line(text: str) -> str:
 
 
 def error(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding that rejects the input."""
+    """Return a finding that rejects the input."""
     return Finding(rule.id, Severity.ERROR, location, message)
 
 
 def warning(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding about something valid that is probably wrong."""
+    """Return a finding about a valid value that is probably wrong."""
     return Finding(rule.id, Severity.WARNING, location, message)
 
 
 def info(rule: Rule, location: Location, message: str) -> Finding:
-    """A finding about a default or an automatic change that users should know."""
+    """Return a finding about a default or an automatic change that users should know."""
     return Finding(rule.id, Severity.INFO, location, message)
 
 
 class InvalidServiceError(ValueError):
-    """Raised for an invalid input; its text has one line for each finding.
+    """Raised for an invalid input; its text has one line for each finding, with its rule.
+
+    In a Pulumi program it is a `pulumi.RunError`, too, which Pulumi prints without a traceback.
 
     Attributes:
         findings: All errors, not only the first.
         titles: File or service of each finding, in the same order; empty text if there is only one.
     """
 
+    def __new__(cls, *_: object) -> InvalidServiceError:
+        """Return the error, which is a `RunError` of Pulumi if that is imported."""
+        if cls is InvalidServiceError and "pulumi" in sys.modules:
+            return super().__new__(_program_error())
+        return super().__new__(cls)
+
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         super().__init__(
             "\n".join(
-                f"{one_line(source)}: {finding}" if source else str(finding)
+                f"{one_line(source)}: {with_rule(finding)}" if source else with_rule(finding)
                 for source, finding in zip(self.titles, self.findings, strict=True)
             )
         )
+
+
+@functools.cache
+def _program_error() -> type[InvalidServiceError]:
+    bases = (InvalidServiceError, sys.modules["pulumi"].RunError)
+    return type(InvalidServiceError.__name__, bases, {"__module__": __name__})
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
@@ -189,7 +210,7 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names of a list, and how many more there are."""
+    """Return the first names of a list, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

@@ -44,7 +44,7 @@ NEVER_PLACED: list[Case] = [
             ]
         },
         "topologySpreadConstraints[0].topologyKey",
-        '"bad key!" is no valid Kubernetes label or annotation key',
+        '"bad key!" is not a valid Kubernetes label or annotation key',
     ),
     ({"schedulerName": " "}, "schedulerName", 'must be the name of a scheduler, got " "'),
 ]

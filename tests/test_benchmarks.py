@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
-def test_the_benchmarks_run() -> None:
+def test_benchmarks_run() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "benchmarks", "--quick"],
         capture_output=True,

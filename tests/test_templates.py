@@ -49,7 +49,7 @@ def generated(name: str, folder: Path) -> Path:
     return made
 
 
-def test_a_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = generated("python", tmp_path)
     assert main(["check", str(project), "--stack", "dev"]) == 0
     assert main(["plan", str(project), "--stack", "dev", "--output", "json"]) == 0
@@ -58,7 +58,7 @@ def test_a_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
+def test_python_projects_own_test_passes(tmp_path: Path) -> None:
     project = generated("python", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-def test_a_python_projects_requirements_are_those_of_its_files() -> None:
+def test_python_projects_requirements_are_those_of_its_files() -> None:
     lines = (TEMPLATES / "python" / "requirements.txt").read_text().splitlines()
     names = [re.split("[ >]", line)[0] for line in lines]
     assert names == ["fusioninfer-pulumi", "fusioninfer-capacity", "pytest"]
@@ -121,7 +121,7 @@ def answered(value: Any) -> Any:
 @pytest.mark.parametrize(
     "path", ["templates/yaml/Pulumi.yaml", "examples/yaml/Pulumi.yaml"], ids=["template", "example"]
 )
-def test_a_yaml_programs_service_has_a_plan(path: str) -> None:
+def test_yaml_programs_service_has_a_plan(path: str) -> None:
     program = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
     (resource,) = program["resources"].values()
     assert resource["type"] == "fusioninfer:InferenceService"
@@ -130,7 +130,7 @@ def test_a_yaml_programs_service_has_a_plan(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "yaml"])
-def test_a_template_asks_for_model_accelerator_and_replicas(name: str) -> None:
+def test_template_asks_for_model_accelerator_and_replicas(name: str) -> None:
     project = yaml.safe_load((TEMPLATES / name / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert list(project["template"]["config"]) == ["model", "accelerator", "replicas"]
     assert project["name"] == "${PROJECT}"

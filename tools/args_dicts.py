@@ -3,7 +3,7 @@
 A model's field has the type of the validated value; its constructor accepts more: words for enums,
 numbers for quantities, mappings for models, Outputs where they are passed on. `dicts.py` has these
 types, derived from the models' JSON Schema. The stubs are the modules of `api` without their code
-and with constructors that take these dictionaries; the wheel has each stub next to its module.
+and with constructors that take these dictionaries; the wheel has each stub beside its module.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_rules import ROUTER_FIELDS
 from fusioninfer_pulumi.api.spec_model import DOCSTRINGS
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
@@ -113,23 +115,58 @@ def _api_stub() -> str:
 
 
 def _module_stub(source: Path) -> str:
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    tree.body = [_declaration(node) for node in tree.body if not isinstance(node, ast.If)]
+    tree = _Declarations().visit(ast.parse(source.read_text(encoding="utf-8")))
     future, rest = ast.unparse(tree).split("import annotations\n", 1)
     lines = ["import annotations", "from typing_extensions import Unpack", _IMPORT_DICTS, rest]
     return future + "\n".join(lines)
 
 
-def _declaration(node: ast.stmt) -> ast.stmt:
-    """A statement of a module or class without code: functions have no bodies."""
-    if isinstance(node, ast.FunctionDef):
+class _Declarations(ast.NodeTransformer):
+    """Keeps the public declarations of a module: no code, no values but those of enums."""
+
+    def visit_If(self, node: ast.If) -> None:  # the base class chooses the name
+        """Remove imports for type checkers, whose names no declaration needs."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # as above
+        """Replace `Annotated[kind, ...]` by its type."""
+        if isinstance(node.value, ast.Name) and node.value.id == "Annotated":
+            assert isinstance(node.slice, ast.Tuple)
+            return self.visit(node.slice.elts[0])
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # as above
+        """Remove the body, and functions that nobody else calls."""
+        if node.name.startswith("_") or node.name.endswith("findings"):
+            return None
         node.body = [ast.Expr(ast.Constant(...))]
-    elif isinstance(node, ast.ClassDef):
-        node.body = [_declaration(item) for item in node.body]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:  # as above
+        """Keep aliases of types, and the types of constants that are texts or numbers."""
+        if isinstance(node.value, ast.Subscript):
+            return self.generic_visit(node)
+        name = ast.unparse(node.targets[0])
+        if not isinstance(node.value, ast.Constant) or name.startswith("_"):
+            return None
+        return ast.parse(f"{name}: {type(node.value.value).__name__}").body[0]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # as above
+        """Remove the default, which the dictionary of the constructor implies."""
+        node.value = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # as above
+        """Add the constructor of a model; keep the values of an enum."""
+        if any(ast.unparse(base) == "enum.Enum" for base in node.bases):
+            functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            for function in functions:
+                self.visit(function)
+            return node
+        self.generic_visit(node)
         if node.name in MODELS:
             taken = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
             node.body[1:1] = ast.parse(taken).body
-    return node
+        return node
 
 
 def _dicts() -> str:
@@ -142,18 +179,34 @@ def _dicts() -> str:
         for name, schema in schemas.items()
         if "properties" in schema
     ]
-    classes.append(_model_service(schemas))
+    classes += [_router(schemas), _model_service(schemas)]
     return _formatted("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
 
 
 def _model_service(schemas: dict[str, Any]) -> str:
-    """Return the fields that `model_service` takes in addition to its own parameters."""
-    lines = [
-        "class ModelServiceDict(TypedDict, total=False):",
-        '    """Further fields of `model_service`, of the service and its roles."""',
-    ]
+    """Return the fields that `model_service` accepts in addition to its parameters."""
     service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
-    for model, names in ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service)):
+    fields = ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service))
+    words = "Further fields of `model_service`, of the service and its roles."
+    return _selected("ModelServiceDict", words, fields, schemas)
+
+
+def _router(schemas: dict[str, Any]) -> str:
+    """Return the fields of the router of `model_service`."""
+    names = ("name", *ROUTER_FIELDS, "pod_labels", "pod_annotations")
+    fields = ((MODELS["RoleArgs"], names),)
+    return _selected("RouterDict", "The router of `model_service`.", fields, schemas)
+
+
+def _selected(
+    title: str,
+    words: str,
+    fields: Iterable[tuple[type[BaseModel], Sequence[str]]],
+    schemas: dict[str, Any],
+) -> str:
+    """Return the class of some fields of models."""
+    lines = [f"class {title}(TypedDict, total=False):", f'    """{words}"""']
+    for model, names in fields:
         properties = schemas[model.__name__]["properties"]
         for name in names:
             model_schema = properties[model.model_fields[name].alias or name]

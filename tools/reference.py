@@ -22,9 +22,9 @@ from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, catalogu
 _FIELDS = """\
 # Fields
 
-What a manifest of an InferenceService may say. In Python the fields have the same names in
-`snake_case`; the models are `InferenceServiceArgs`, `RoleArgs` and so on. Generated from them; the
-[JSON Schema](../inference-service.schema.json) says the same to editors.
+Fields of an InferenceService manifest. In Python they have the same names in `snake_case`, and the
+models are `InferenceServiceArgs`, `RoleArgs` and so on, from which this page is generated. Editors
+can use the [JSON Schema](../inference-service.schema.json).
 
 """
 _COMMANDS = """\
@@ -209,8 +209,9 @@ def _type(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
-    return str(schema.get("type", "any"))
+        return ", ".join(_default(value) for value in schema["enum"])
+    kinds = schema.get("type", "any")
+    return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
 
 def _default(value: Any) -> str:

@@ -307,9 +307,8 @@ def tables(judged: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iter
     yield ""
     yield "| Repository | Inputs | Result | Reason |"
     yield "|---|---|---|---|"
-    for (system, result, message), number in sorted(
-        reasons.items(), key=lambda x: (x[0][0], -x[1])
-    ):
+    by_number = sorted(reasons.items(), key=lambda item: (item[0][0], -item[1], item[0]))
+    for (system, result, message), number in by_number:
         if number >= SEVERAL:
             yield f"| {system} | {number} | {result} | {message} |"
 

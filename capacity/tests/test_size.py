@@ -289,7 +289,7 @@ def test_model_config_is_read(
     assert status == 0
     assert out.splitlines()[0].startswith("team/chat on H200")
     assert out.splitlines()[1:8] == known.splitlines()[1:8]
-    for text, reason in (("{}", "the architecture"), ("[", "is no JSON")):
+    for text, reason in (("{}", "the architecture"), ("[", "is not JSON")):
         Path("config.json").write_text(text)
         status, _, err = ran(capsys, "config.json", "--accelerator", "H200")
         assert status == 2

@@ -1,4 +1,4 @@
-"""Models of manifests: one file for each concept, with its models and the rules of its own fields.
+"""Models of manifests: one module for each concept, with its models and their checks.
 
 Knows of Kubernetes only the pod template, and nothing of Pulumi or of plans. Every model and enum
 of its modules is also a name here and in `fusioninfer_pulumi`; type checkers know them from stubs.
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api import service as service  # imports the modules of 
 
 def public_types() -> dict[str, type]:
     """Return all models and enums by their names, sorted."""
-    found = {
+    types = {
         name: value
         for module, content in sys.modules.items()
         if module.startswith(f"{__name__}.")
@@ -24,7 +24,7 @@ def public_types() -> dict[str, type]:
         and value.__module__ == module
         and (name.endswith("Args") or issubclass(value, enum.Enum))
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(types.items()))
 
 
 globals().update(public_types())

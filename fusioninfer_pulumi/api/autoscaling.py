@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
     Count,
@@ -16,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import (
     fits,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
+from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
@@ -29,7 +30,7 @@ class AutoscalingEngine(str, enum.Enum):
 
 
 class AutoscalingTarget(str, enum.Enum):
-    """Goal of autoscaling, which determines metrics and target values."""
+    """Autoscaling target, which determines metrics and target values."""
 
     LATENCY = "latency"  #: requests in flight for each replica
     THROUGHPUT = "throughput"  #: replicas are full before there is another one
@@ -37,115 +38,111 @@ class AutoscalingTarget(str, enum.Enum):
 
 
 class MetricSource(str, enum.Enum):
-    """Where a HorizontalPodAutoscaler finds a metric."""
+    """Source of a HorizontalPodAutoscaler's metric."""
 
     PODS = "Pods"  #: of each leader (custom.metrics.k8s.io); the mean of them is compared
     EXTERNAL = "External"  #: of anything (external.metrics.k8s.io); divided by the replicas
 
 
 class AutoscalingMetricArgs(SpecModel):
-    """One metric, with the value that a replica may have of it."""
+    """A metric, with its target value per replica."""
 
     name: str | None = Field(default=None, min_length=1)
-    """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
+    """`HPA`: name of the metric in the metrics API; `KEDA`: name of the trigger."""
 
     source: Annotated[MetricSource, Field(strict=False)] | None = None
     """`HPA`: `Pods` (default) or `External`."""
 
     selector: LabelMap = Field(default_factory=dict)
-    """`HPA`: labels of the metric's series."""
+    """`HPA`: label selector of the metric."""
 
     query: str | None = Field(default=None, min_length=1, max_length=10_000)
-    """`KEDA`: the PromQL query; its result is divided by the replicas."""
+    """`KEDA`: PromQL query; its result is divided by the number of replicas."""
 
     target: Quantity
-    """Value for one replica, such as `5`: above it there will be more of them."""
+    """Target value per replica, such as `5`; above it the autoscaler adds replicas."""
 
     unsafe_ssl: bool = False
-    """`KEDA`: whether the Prometheus may have a certificate of any authority."""
+    """`KEDA`: whether to skip verification of Prometheus' certificate."""
 
 
 class KedaFallbackArgs(SpecModel):
-    """Replicas while the metrics cannot be had."""
+    """Replicas while metrics are unavailable."""
 
     failure_threshold: PositiveCount
-    """Failures in a row after which it holds."""
+    """Consecutive failures after which the fallback applies."""
 
     replicas: Count
-    """The replicas."""
+    """Number of replicas."""
 
     behavior: str | None = Field(default=None, min_length=1)
-    """KEDA's behavior, such as `static` (its default) or `currentReplicasIfHigher`."""
+    """KEDA's fallback behavior, such as `static` (default) or `currentReplicasIfHigher`."""
 
 
 class KedaArgs(SpecModel):
-    """Further fields of a ScaledObject."""
+    """Additional fields of the ScaledObject."""
 
     polling_interval: PositiveCount | None = None
-    """Seconds between two reads of the metrics."""
+    """Seconds between two queries of the metrics."""
 
     cooldown_period: Count | None = None
-    """Seconds without activity before the replicas become none, or `idleReplicaCount`."""
+    """Seconds without activity before KEDA scales to zero or to `idleReplicaCount`."""
 
     initial_cooldown_period: Count | None = None
-    """Seconds after its creation before `cooldownPeriod` counts."""
+    """Seconds after creation before `cooldownPeriod` starts."""
 
     idle_replica_count: Count | None = None
-    """Replicas without activity; below `minReplicas`."""
+    """Replicas while there is no activity; must be below `minReplicas`."""
 
     fallback: KedaFallbackArgs | None = None
-    """Replicas while the metrics cannot be had."""
+    """Replicas while metrics are unavailable."""
 
     triggers: list[dict[str, Any]] | None = None
-    """Further triggers of any type, such as `cpu` or `cron`, passed on."""
+    """Additional triggers of any type, such as `cpu` or `cron`, passed through."""
 
 
 class AutoscalingArgs(SpecModel):
-    """Scales the replicas of a role; needs `layout: PerRole`."""
+    """Autoscaling of a role; requires `layout: PerRole`."""
 
     engine: Annotated[AutoscalingEngine, Field(strict=False)] = AutoscalingEngine.HPA
     """`HPA` (default) or `KEDA`."""
 
     min_replicas: Count = 1
-    """Fewest replicas; 0 only with KEDA."""
+    """Minimum number of replicas; 0 only with KEDA."""
 
     max_replicas: PositiveCount
-    """Most replicas."""
+    """Maximum number of replicas."""
 
     target: Annotated[AutoscalingTarget, Field(strict=False)] | None = None
-    """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
-    and of the endpoint picker, for the service alone."""
+    """`latency`, `throughput` or `queue`: generated metrics and target values for the engine and
+    the endpoint picker, limited to this service."""
 
     target_requests: float | None = Field(default=None, gt=0)
-    """Requests for each replica, in place of the library's: in flight for `latency` (100), waiting
-    for the other targets (5)."""
+    """Requests per replica, replacing the default: running requests for `latency` (100), waiting
+    requests for the other targets (5)."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
-    """What the replicas follow, beside `target`; of several, the one that asks for most of them
-    counts."""
+    """Metrics in addition to `target`. The metric that requires the most replicas applies."""
 
     prometheus: WebAddress | None = None
-    """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
+    """`KEDA`: address of Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
 
     keda: KedaArgs | None = None
-    """`KEDA`: further fields of the ScaledObject, as it calls them."""
+    """`KEDA`: additional fields of the ScaledObject, under KEDA's names."""
 
     behavior: Annotated[dict[str, Any], fits(SCALING)] | None = None
-    """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""
+    """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
-    @model_validator(mode="after")
-    def _bounds(self) -> AutoscalingArgs:
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that something is measured, and the bounds."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
-            raise rule_error(FIELD_REQUIRED, "needs target or metrics: what the replicas follow")
+            yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
         if self.target is None and self.target_requests is not None:
-            raise rule_error(FIELD_REQUIRED, "targetRequests needs target, whose value it is")
+            yield error(FIELD_REQUIRED, at, "targetRequests needs target, whose value it is")
         if self.min_replicas > self.max_replicas:
-            raise rule_error(
-                OUT_OF_RANGE,
-                f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
-            )
-        return self
+            message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
+            yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
@@ -162,18 +159,17 @@ def uses_picker_metrics(args: AutoscalingArgs) -> bool:
 
 
 class PrefillDecodeRatioArgs(SpecModel):
-    """Bounds for the replicas of prefill for each replica of decode."""
+    """Allowed number of prefill replicas per decode replica."""
 
     min: float | None = Field(default=None, gt=0)
-    """Fewest, such as `0.25`."""
+    """Minimum, such as `0.25`."""
 
     max: float | None = Field(default=None, gt=0)
-    """Most, such as `1`."""
+    """Maximum, such as `1`."""
 
-    @model_validator(mode="after")
-    def _bounds(self) -> PrefillDecodeRatioArgs:
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the bounds."""
         if self.min is None and self.max is None:
-            raise rule_error(FIELD_REQUIRED, "needs min, max or both")
+            yield error(FIELD_REQUIRED, at, "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise rule_error(OUT_OF_RANGE, f"min ({self.min:g}) is above max ({self.max:g})")
-        return self
+            yield error(OUT_OF_RANGE, at, f"min ({self.min:g}) is above max ({self.max:g})")

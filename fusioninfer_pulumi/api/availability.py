@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
-from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
-from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    CountOrAnyPercentage,
+    Duration,
+    LabelKey,
+    PositiveCount,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel, reject_conflict
+from fusioninfer_pulumi.findings import Finding, Location
 
 
 class StartupArgs(SpecModel):
-    """Startup probe of the engine: how long it may load its model."""
+    """Startup probe of the engine."""
 
     timeout: Duration | None = None
-    """How long, such as `30m`."""
+    """Time that the engine may take to load its model, such as `30m`."""
 
     model_size: Bytes | None = None
-    """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
-    with `readRate` and 5 minutes for everything else it gives the time."""
+    """Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without
+    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
 
     read_rate: Bytes = "200Mi"
-    """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
+    """Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network
+    disk."""
 
-    @model_validator(mode="after")
-    def _check_conflict(self) -> StartupArgs:
-        if self.timeout is not None and self.model_size is not None:
-            raise rule_error(
-                FIELDS_EXCLUDE_EACH_OTHER, "timeout conflicts with modelSize; remove one of them"
-            )
-        return self
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field sets the time."""
+        return reject_conflict(at, self, "timeout", "model_size")
 
 
 class WhenUnsatisfiable(str, enum.Enum):
@@ -47,43 +49,39 @@ class TopologySpreadArgs(SpecModel):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
 
     topology_key: LabelKey
-    """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""
+    """Node label that identifies the domain, such as `topology.kubernetes.io/zone`."""
 
     max_skew: PositiveCount = 1
-    """By how many leaders two domains may differ; 1 by default."""
+    """Maximum difference in the number of leaders between two domains; 1 by default."""
 
     when_unsatisfiable: Annotated[WhenUnsatisfiable, Field(strict=False)] = (
         WhenUnsatisfiable.SCHEDULE_ANYWAY
     )
-    """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""
+    """`ScheduleAnyway` (default) or `DoNotSchedule` (Kubernetes' default)."""
 
 
 class UnhealthyPods(str, enum.Enum):
-    """Whether pods that are not ready may be evicted while the budget is used up."""
+    """Whether pods that are not ready may be evicted while the budget is exhausted."""
 
     ALWAYS_ALLOW = "AlwaysAllow"  #: they serve nothing, and must not hold up a drain
     IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only while the others suffice
 
 
 class DisruptionBudgetArgs(SpecModel):
-    """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
+    """A PodDisruptionBudget per role, counted in replicas; `{}` allows one disruption at a time."""
 
     max_unavailable: CountOrAnyPercentage | None = None
-    """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at
-    least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."""
+    """Replicas that evictions may take down at a time, as a number or a percentage (rounded down,
+    at least 1 unless 0%); 1 by default. 0 blocks all evictions, including node drains."""
 
     min_available: CountOrAnyPercentage | None = None
-    """In its place: replicas that stay up, a count or a percentage (rounded up)."""
+    """Replicas that must stay available, as a number or a percentage (rounded up); mutually
+    exclusive with `maxUnavailable`."""
 
     unhealthy_pods: Annotated[UnhealthyPods, Field(strict=False)] = UnhealthyPods.ALWAYS_ALLOW
-    """`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that
-    are not ready may be evicted when the budget is used up."""
+    """Whether pods that are not ready may be evicted while the budget is exhausted: `AlwaysAllow`
+    (default) or `IfHealthyBudget` (Kubernetes' default)."""
 
-    @model_validator(mode="after")
-    def _check_conflict(self) -> DisruptionBudgetArgs:
-        if self.max_unavailable is not None and self.min_available is not None:
-            raise rule_error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                "maxUnavailable conflicts with minAvailable; remove one of them",
-            )
-        return self
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field limits disruptions."""
+        return reject_conflict(at, self, "max_unavailable", "min_available")

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.rules.common import (
 
 
 class EngineName(str, enum.Enum):
-    """The engines whose containers can be written."""
+    """Engines whose containers the library can generate."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -45,18 +45,18 @@ Registry = Annotated[
 
 
 class EngineArgs(SpecModel):
-    """Which engine a role runs, and in which release, where its template names no image.
+    """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace.
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence.
     """
 
     name: Annotated[EngineName, Field(strict=False)] = EngineName.VLLM
     """`vllm` (default) or `sglang`."""
 
     version: ReleaseText | None = None
-    """Its release, such as `0.32.0`; by default the one that this version of the library names,
-    which `plan` shows."""
+    """Release, such as `0.32.0`; by default the one that this version of the library uses, which
+    `plan` prints."""
 
 
 #: `targetPorts` of an InferencePool (CRD v1.1 and later).
@@ -69,30 +69,31 @@ class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise.
+    unless `multinode.nodeCount` is set.
     """
 
     tensor: PositiveCount | None = None
-    """Accelerators that share each layer; by default the engine's 1."""
+    """Tensor parallel size: accelerators that share each layer; the engine's default is 1."""
 
     pipeline: PositiveCount | None = None
-    """Stages that the layers are divided into, by default one in each pod of a replica."""
+    """Pipeline parallel size: stages of layers; by default one per pod of a replica."""
 
     data: PositiveCount | None = None
-    """Copies of the model that share one endpoint, over all pods of a replica."""
+    """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
 
     data_local: PositiveCount | None = None
-    """Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."""
+    """Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."""
 
     data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
-    """Port on which the leader coordinates the copies in other pods; by default the engine's."""
+    """Port on which the leader coordinates copies in other pods; the engine's default if not
+    set."""
 
     expert: bool | None = None
-    """Whether the layers of experts are spread over all accelerators of a replica."""
+    """Whether experts are distributed over all accelerators of a replica (expert parallelism)."""
 
     port_per_rank: bool | None = None
-    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
-    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+    """Whether each copy in the pod serves on its own port, so that the endpoint picker chooses
+    among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."""
 
     @property
     def ranks(self) -> int:
@@ -101,7 +102,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def sized(self) -> bool:
-        """Whether any size is stated."""
+        """Whether any size is set."""
         return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
@@ -111,7 +112,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def pods(self) -> int:
-        """Pods of one replica, where `multinode` does not state them."""
+        """Pods of one replica, if `multinode` does not set them."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
         return self.pipeline or 1
@@ -174,7 +175,7 @@ def size_findings(
         yield error(
             PODS_PER_REPLICA_UNKNOWN,
             (*at, "pipeline"),
-            f"together with data ({data}) does not say how many pods a replica has; state "
+            f"together with data ({data}) does not determine the pods per replica; set "
             "multinode.nodeCount",
         )
         return
@@ -188,14 +189,14 @@ def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Fi
             STATED_TWICE,
             (*at, "dataLocal"),
             f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
-            f"pods, multinode.nodeCount says {nodes}; remove one",
+            f"pods, but multinode.nodeCount is {nodes}; remove one of them",
         )
     elif sizes.sized and sizes.ranks % nodes:
         named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
-        stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
+        product = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             at,
-            f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{product} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
             f"{nodes}: {sizes.ranks % nodes} would be left",
         )

@@ -23,9 +23,14 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error, string_format
+from fusioninfer_pulumi.api.validation_errors import (
+    finding_error,
+    raise_findings,
+    rule_error,
+    string_format,
+)
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, errors, shown
-from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
 from fusioninfer_pulumi.rules.common import (
@@ -54,7 +59,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: Any string but the empty one.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A name that stands behind another one in DNS-1035 names, and may begin with a digit.
+#: A name that follows another one in DNS-1035 names, so it may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -94,18 +99,12 @@ WebAddress = Annotated[
 ]
 
 
-def _leaf_text(value: Any) -> Any:
-    if isinstance(value, str) or is_output(value):
-        return value
-    raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
-
-
 #: Marks a field in the JSON Schema that may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
 
-class _PassedOn:
-    """Takes a pulumi Output beside the values of another type: the field is only passed on."""
+class _OrOutput:
+    """Accepts a pulumi Output in place of a value: the field is only passed on."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -127,32 +126,18 @@ class _PassedOn:
 
 
 #: A string that may be a pulumi Output.
-StringOrOutput = Annotated[
-    Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
-]
+StringOrOutput = Annotated[Any, _OrOutput(str)]
 #: Any string but the empty one, or a pulumi Output.
-TextOrOutput = Annotated[Any, _PassedOn(Text)]
+TextOrOutput = Annotated[Any, _OrOutput(Text)]
 #: Name of any object, or a pulumi Output.
-NameOrOutput = Annotated[Any, _PassedOn(ObjectName)]
-
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def _namespace(value: Any) -> Any:
-    if is_output(value):
-        return value
-    if not isinstance(value, str):
-        raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
-    if _DNS_LABEL.fullmatch(value) is None:
-        message = f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}"
-        raise rule_error(INVALID_FORMAT, message)
-    return value
-
-
-#: A namespace, which may be a pulumi Output.
-Namespace = Annotated[
-    Any, PlainValidator(_namespace), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
+NameOrOutput = Annotated[Any, _OrOutput(ObjectName)]
+#: A DNS label (RFC 1123), such as the name of a namespace.
+DnsLabel = Annotated[
+    str,
+    string_format(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "a DNS label (a-z 0-9 -, at most 63)"),
 ]
+#: A namespace, which may be a pulumi Output.
+Namespace = Annotated[Any, _OrOutput(DnsLabel)]
 
 # Labels and annotations
 
@@ -170,7 +155,9 @@ def label_key_finding(at: Location, key: object) -> Finding | None:
         valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
     if valid:
         return None
-    return error(INVALID_FORMAT, at, f"{shown(key)} is no valid Kubernetes label or annotation key")
+    return error(
+        INVALID_FORMAT, at, f"{shown(key)} is not a valid Kubernetes label or annotation key"
+    )
 
 
 def label_finding(at: Location, key: object, value: object) -> Finding | None:
@@ -184,15 +171,14 @@ def label_finding(at: Location, key: object, value: object) -> Finding | None:
         return error(
             INVALID_FORMAT,
             at,
-            f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
+            f"{key}: {shown(value)} is not a valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
         )
     return None
 
 
 def _label_key(value: Any) -> Any:
-    if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
-    raise_findings("label", filter(None, [label_key_finding((), value)]))
+    if problem := label_key_finding((), value):
+        raise finding_error(problem)
     return value
 
 
@@ -258,6 +244,13 @@ def _quantity(value: Any) -> str:
     return str(value)
 
 
+def _duration(value: Any) -> str:
+    if isinstance(value, str) and durations.seconds(value):
+        return value
+    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+    raise rule_error(INVALID_FORMAT, message)
+
+
 def _parsed(value: Any) -> Decimal | None:
     try:
         return quantity.parse(value) if isinstance(value, (str, int, float)) else None
@@ -293,6 +286,13 @@ Bytes = Annotated[
     str,
     PlainValidator(_bytes),
     WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
+]
+
+#: A length of time above 0, as Kubernetes writes it.
+Duration = Annotated[
+    str,
+    PlainValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
 ]
 
 #: A count, or a share of another one that is not 0%.
@@ -411,7 +411,9 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
 def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
+            yield error(
+                INVALID_FORMAT, at, "contains half of a surrogate pair, which is not valid text"
+            )
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
@@ -422,7 +424,7 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
 def known_json_findings(
     at: Location, value: Any, outputs: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """As `json_findings`; Outputs are refused, but for the values of the keys `outputs`."""
+    """As `json_findings`; Outputs are rejected, except in values of the keys `outputs`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
         if not set(outputs) & set(path):

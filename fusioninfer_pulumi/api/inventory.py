@@ -35,7 +35,7 @@ class TaintEffect(str, enum.Enum):
 
 
 class TaintArgs(SpecModel):
-    """A taint of a pool's nodes, as Kubernetes writes it."""
+    """A taint of a pool's nodes."""
 
     key: Text
     """Key of the taint."""
@@ -48,14 +48,14 @@ class TaintArgs(SpecModel):
 
 
 class DeviceArgs(SpecModel):
-    """Accelerators of a pool."""
+    """Accelerators of a node pool."""
 
     memory: Bytes | None = None
-    """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
-    without it."""
+    """Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not
+    placed on this pool."""
 
     attributes: dict[Text, Text] = Field(default_factory=dict)
-    """Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."""
+    """Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."""
 
 
 class NodePoolArgs(SpecModel):
@@ -65,34 +65,34 @@ class NodePoolArgs(SpecModel):
     """Name of the pool, unique in the inventory."""
 
     nodes: Count
-    """Nodes that it has (with an autoscaler: that it may have)."""
+    """Number of nodes; with an autoscaler, its maximum."""
 
     accelerators: Count
-    """Accelerators of each node."""
+    """Accelerators per node."""
 
     resource: Text | None = "nvidia.com/gpu"
-    """Resource by which pods ask for these accelerators; null where they can only be claimed."""
+    """Resource name of the accelerators; null if they can only be claimed (DRA)."""
 
     device_classes: list[Text] = Field(default_factory=list)
-    """DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each
-    device of such a claim is one of them. By default none."""
+    """DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by
+    default."""
 
     in_use: list[PositiveCount] = Field(default_factory=list)
-    """Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are
-    one full node and two accelerators of another. By default none."""
+    """Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node
+    and two on another. None by default."""
 
     device: DeviceArgs = default(DeviceArgs)
-    """What its accelerators are."""
+    """Properties of the accelerators."""
 
     labels: LabelMap = Field(default_factory=dict)
-    """Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."""
+    """Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."""
 
     taints: list[TaintArgs] = Field(default_factory=list)
-    """Taints that all of its nodes have."""
+    """Taints of all nodes."""
 
-    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
-    """Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest
-    pools that work are taken first."""
+    cost: Annotated[float, Field(ge=0)] = 0
+    """Price of one accelerator, in the same unit for all pools; 0 by default. The cheapest suitable
+    pools are used first."""
 
 
 class InventoryArgs(SpecModel):
@@ -103,12 +103,12 @@ class InventoryArgs(SpecModel):
     """
 
     pool_label: Text | None = None
-    """Node label that identifies a pool; its value is the pool's name unless the pool's own
-    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list
-    among their `labels`."""
+    """Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`
+    set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their
+    `labels`."""
 
     pools: list[NodePoolArgs] = Field(min_length=1)
-    """The pools; the first of equally good pools is used."""
+    """The pools. Among equally suitable pools the first is used."""
 
     @property
     def selector_label(self) -> str | None:
@@ -127,14 +127,14 @@ class InventoryArgs(SpecModel):
 
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory; for people only."""
+    """Metadata of an inventory; informational."""
 
     name: Text | None = None
-    """Name of the cluster, say."""
+    """Name, such as that of the cluster."""
 
 
 class InventoryManifest(SpecModel):
-    """An inventory as a Kubernetes-style document; it is no object of any cluster."""
+    """An inventory as a Kubernetes-style document; it is not created in a cluster."""
 
     api_version: Literal["fusioninfer.io/v1alpha1"]
     """API version."""
@@ -143,7 +143,7 @@ class InventoryManifest(SpecModel):
     """The kind, always `NodePoolInventory`."""
 
     metadata: InventoryMetadata = default(InventoryMetadata)
-    """For people only."""
+    """Informational."""
 
     spec: InventoryArgs
     """The pools."""
@@ -225,27 +225,27 @@ class DeviceRequirementArgs(SpecModel):
     """Requirements for each accelerator of a role."""
 
     attributes: dict[Text, AnyOf] = Field(default_factory=dict)
-    """Attributes of the pool's devices and the values that are allowed, one or a list:
-    `{model: [H100, H200]}`."""
+    """Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,
+    H200]}`."""
 
     min_memory: Bytes | None = None
-    """Least memory of one accelerator, such as `80Gi`; by default any."""
+    """Minimum memory of an accelerator, such as `80Gi`; any by default."""
 
 
 class RolePlacementArgs(SpecModel):
-    """Which node pools a role may be placed on, beside what its pod templates select."""
+    """Node pools that a role may use, in addition to the constraints of its pod templates."""
 
     pools: Annotated[list[Text], Field(min_length=1)] | None = None
-    """Names of the pools that are allowed; by default all. Their taints are tolerated."""
+    """Names of the allowed pools; all by default. Their taints are tolerated."""
 
     device: DeviceRequirementArgs | None = None
-    """What each accelerator has to be; by default anything."""
+    """Requirements for each accelerator; none by default."""
 
 
 class ServicePlacementArgs(SpecModel):
     """Placement of a service's roles relative to each other."""
 
     colocate: Text | None = None
-    """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one
-    value on the pools of all roles: the KV cache goes over the network between them. By default
-    roles may be anywhere."""
+    """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
+    same value on the pools of all roles, because the KV cache is transferred between them. By
+    default roles may use any pools."""

@@ -8,15 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, json_findings
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, known_json_findings
 from fusioninfer_pulumi.api.spec_model import SpecModel, require_one
 from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
-from fusioninfer_pulumi.kube.pulumi_outputs import has_output
-from fusioninfer_pulumi.rules.common import (
-    INVALID_FORMAT,
-    OUTPUT_NOT_ALLOWED,
-)
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
 _Folder = Annotated[
@@ -35,34 +31,46 @@ class EvictionPolicy(str, enum.Enum):
 
 
 class EmptyDirTierArgs(SpecModel):
-    """The node's disk: each pod has its own, which ends with it."""
+    """The node's disk, as an `emptyDir` of each pod."""
 
     size: Bytes
-    """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
+    """Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."""
 
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     name: NameOrOutput
-    """Name of the claim; several pods need one that is `ReadWriteMany`."""
+    """Name of the claim; must be `ReadWriteMany` if several pods use it."""
 
     path: _Folder | None = None
-    """Folder in the claim, by default its root."""
+    """Directory in the claim; its root by default."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that the folder is below the claim's root."""
+        if self.path is not None and ".." in self.path.split("/"):
+            message = f"must not contain .., got {shown(self.path)}"
+            yield error(INVALID_FORMAT, (*at, "path"), message)
 
 
 class ClaimTierArgs(SpecModel):
-    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
+    """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
     spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
-    """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
+    """The spec of a claim that is created and deleted with each pod (an ephemeral volume)."""
 
     ref: ClaimReferenceArgs | None = None
     """An existing claim, whose content outlives the pods."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the claim, and the spec of a new one."""
+        yield from require_one(at, self, "spec", "ref")
+        if self.spec is not None:
+            yield from known_json_findings((*at, "spec"), self.spec)
+
 
 class FileSystemTierArgs(SpecModel):
-    """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
+    """A directory for KV cache blocks: in an `emptyDir`, or in a claim (`pvc`)."""
 
     empty_dir: EmptyDirTierArgs | None = None
     """The node's disk."""
@@ -70,12 +78,16 @@ class FileSystemTierArgs(SpecModel):
     pvc: ClaimTierArgs | None = None
     """A claim."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the folder."""
+        return require_one(at, self, "empty_dir", "pvc")
+
 
 class SecondaryTierArgs(SpecModel):
-    """A place behind the host memory."""
+    """A tier after host memory."""
 
     file_system: FileSystemTierArgs
-    """A folder, the only kind there is."""
+    """A directory; the only kind of tier."""
 
 
 class KvCacheOffloadingArgs(SpecModel):
@@ -86,39 +98,11 @@ class KvCacheOffloadingArgs(SpecModel):
     """
 
     cpu: Bytes
-    """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with
-    `parallelism.data` each copy has so much. The container's memory limit has to be more."""
+    """Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators
+    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."""
 
     eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
-    """What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."""
+    """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
 
     secondary: list[SecondaryTierArgs] = Field(default_factory=list)
-    """What comes behind the host memory, in the order in which it is asked; SGLang has one. By
-    default nothing."""
-
-
-def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    """Check the tiers of a role, each field of which is valid."""
-    for index, tier in enumerate(offloading.secondary):
-        here = (*at, "secondary", index, "fileSystem")
-        system = tier.file_system
-        yield from require_one(here, system, "empty_dir", "pvc")
-        if system.pvc is not None:
-            yield from _claim((*here, "pvc"), system.pvc)
-
-
-def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
-    yield from require_one(at, claim, "spec", "ref")
-    if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
-        yield error(
-            INVALID_FORMAT,
-            (*at, "ref", "path"),
-            f"must not hold .., got {shown(claim.ref.path)}",
-        )
-    if claim.spec is None:
-        return
-    at = (*at, "spec")
-    if has_output(claim.spec):
-        yield error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-        return
-    yield from json_findings(at, claim.spec)
+    """Tiers after host memory, in lookup order; SGLang supports one. None by default."""

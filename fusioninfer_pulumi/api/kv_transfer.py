@@ -26,7 +26,7 @@ from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, SIZE_LIMIT
 
 
 class KvRole(str, enum.Enum):
-    """vLLM's `kv_role`: which way the KV cache goes."""
+    """vLLM's `kv_role`: the direction of KV cache transfer."""
 
     BOTH = "kv_both"  #: either way; vLLM announces its end for NIXL from 0.23.0 on
     PRODUCER = "kv_producer"  #: to others
@@ -34,7 +34,7 @@ class KvRole(str, enum.Enum):
 
 
 class SidecarConnector(str, enum.Enum):
-    """The protocol by which the sidecar sends a request to prefill and decode."""
+    """Protocol by which the sidecar coordinates prefill and decode."""
 
     NIXL = "nixlv2"
     SHARED_STORAGE = "shared-storage"
@@ -44,35 +44,43 @@ class SidecarConnector(str, enum.Enum):
 
 
 class SidecarArgs(SpecModel):
-    """The sidecar of decode leaders: it sends each prompt to the prefill pod that the picker chose.
+    """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and passes everything else on to the engine beside it.
+    It listens on the pool's port and forwards other requests to the engine.
     """
 
     enabled: bool = True
-    """Whether it is added; without it the pods serve as their template says."""
+    """Whether to add the sidecar; otherwise the pods serve as their template defines."""
 
     image: StringOrOutput | None = None
-    """Its image, by default the one that was released with the endpoint picker; may be an
-    Output."""
+    """Image; by default the one released with the endpoint picker. May be an Output."""
 
     family: str | None = None
-    """Which release the image is (`llm-d-0.10`, ...), where its name and tag do not say so; by
+    """Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by
     default the endpoint picker's."""
 
     connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
-    """Its protocol, by default the one that fits the engine's connector."""
+    """Protocol; by default the one that matches the engine's connector."""
 
     ssrf_protection: bool | None = None
-    """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
-    with a ServiceAccount and a Role of its own."""
+    """Whether prompts are sent only to pods of the service's pool, even if a client's header names
+    another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The
+    sidecar then reads the pool and the pods, with its own ServiceAccount and Role."""
 
     resources: PodPart | None = None
-    """Resources of its container, in place of the default requests."""
+    """Resources of its container, replacing the default requests."""
 
     args: list[str] | None = None
-    """More command line flags; those that the library sets are refused."""
+    """Additional command-line flags; flags that the library sets are rejected."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the container's fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        if not self.enabled:
+            message = "has no effect: the sidecar is not enabled; remove it"
+            fields = sorted(self.model_fields_set - {"enabled"})
+            yield from reject_fields(at, self, fields, message, FIELD_WITHOUT_EFFECT)
 
 
 _Resource = Annotated[
@@ -91,13 +99,13 @@ _Endpoint = Annotated[
 
 
 class RdmaArgs(SpecModel):
-    """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+    """RDMA devices (InfiniBand, RoCE) through which NIXL, UCX and NCCL reach other pods."""
 
     resource: _Resource | None = None
-    """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
+    """Extended resource of the devices, such as `rdma/ib`; none by default."""
 
     count: PositiveCount = 1
-    """How many of it each pod asks for."""
+    """Number of devices that each pod requests."""
 
     devices: list[_Device] = Field(default_factory=list)
     """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
@@ -107,84 +115,69 @@ class RdmaArgs(SpecModel):
     """`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."""
 
     gid_index: Count | None = None
-    """Index of the address of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
+    """GID index of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
 
     lock_memory: bool = True
-    """Whether the serving container may lock memory (`IPC_LOCK`), which registering it needs."""
+    """Whether to add the capability `IPC_LOCK` to the serving container, which memory registration
+    requires."""
 
 
 class KvTransferArgs(SpecModel):
-    """The KV cache's way from prefill to decode.
+    """KV cache transfer from prefill to decode pods.
 
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments hold `--kv-transfer-config` already, they are used as they are.
+    engine's arguments contain `--kv-transfer-config`, they are used unchanged.
     """
 
     enabled: bool = True
-    """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
+    """Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."""
 
     connector: Text | None = None
-    """vLLM's KV connector, by default `NixlConnector`."""
+    """vLLM's KV connector; `NixlConnector` by default."""
 
     role: Annotated[KvRole, Field(strict=False)] | None = None
-    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:
     `kv_producer` or `kv_consumer`."""
 
     extra_config: dict[str, Any] | None = None
     """vLLM's `kv_connector_extra_config`."""
 
     side_channel_port: Port = 5600
-    """First port of NIXL's side channel, over which pods agree on a transfer."""
+    """First port of NIXL's side channel, on which pods negotiate transfers."""
 
     rdma: RdmaArgs | None = None
-    """RDMA devices; by default those that the template asks for."""
+    """RDMA devices; by default those that the template requests."""
 
     shared_memory: str | None = None
-    """Size limit of the memory volume at /dev/shm, such as `16Gi`; by default that of the node."""
+    """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: Port | None = None
-    """Decoders only: port that the engine serves on behind the sidecar; by default its own where
-    that is not the pool's, else 8001."""
+    """Decoders only: port of the engine behind the sidecar. Default: its configured port if it
+    differs from the pool's, else 8001."""
 
     sidecar: SidecarArgs = default(SidecarArgs)
     """Decoders only: the sidecar."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the passed-on values and the ports."""
+        if self.extra_config is not None:
+            yield from known_json_findings((*at, "extraConfig"), self.extra_config)
+        if self.shared_memory is not None:
+            yield from pod_part_findings((*at, "sharedMemory"), self.shared_memory, SIZE_LIMIT)
+        if self.engine_port == self.side_channel_port:
+            message = f"must differ from sideChannelPort, got {self.engine_port} for both"
+            yield error(DUPLICATE_NAME, (*at, "enginePort"), message)
+
 
 class KvEventsArgs(SpecModel):
-    """Events about the engine's KV cache, for an endpoint picker that scores by them.
+    """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
+    """ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."""
 
     topic: Text | None = None
-    """Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's
-    pickers look for a pod."""
-
-
-def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Finding]:
-    """Check how a role hands its KV cache over, each field of which is valid."""
-    if transfer.extra_config is not None:
-        yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
-    if transfer.shared_memory is not None:
-        yield from pod_part_findings((*at, "sharedMemory"), transfer.shared_memory, SIZE_LIMIT)
-    if transfer.engine_port == transfer.side_channel_port:
-        yield error(
-            DUPLICATE_NAME,
-            (*at, "enginePort"),
-            f"must differ from sideChannelPort, got {transfer.engine_port} for both",
-        )
-    yield from _sidecar((*at, "sidecar"), transfer.sidecar)
-
-
-def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
-    if sidecar.image is not None:
-        yield from image_findings((*at, "image"), sidecar.image)
-    if sidecar.resources is not None:
-        yield from pod_part_findings((*at, "resources"), sidecar.resources, RESOURCES)
-    if not sidecar.enabled:
-        message = "has no effect: the sidecar is not enabled; remove it"
-        fields = sorted(sidecar.model_fields_set - {"enabled"})
-        yield from reject_fields(at, sidecar, fields, message, FIELD_WITHOUT_EFFECT)
+    """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
+    subscribe to."""

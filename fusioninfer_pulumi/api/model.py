@@ -13,6 +13,7 @@ from pydantic import Field
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
+    Duration,
     NameOrOutput,
     PodPart,
     PositiveCount,
@@ -26,7 +27,6 @@ from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_finding
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
 from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
-from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_REQUIRED,
@@ -76,7 +76,7 @@ class AccessMode(str, enum.Enum):
 
 
 class SecretKeyArgs(SpecModel):
-    """One key of a Secret in the service's namespace."""
+    """A key of a Secret in the service's namespace."""
 
     name: NameOrOutput
     """Name of the Secret; may be an Output."""
@@ -89,178 +89,246 @@ class S3Args(SpecModel):
     """Access to an S3 bucket."""
 
     secret_name: NameOrOutput | None = None
-    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
+    """Secret with the credentials; by default the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
-    """Key of the Secret that holds the access key's id."""
+    """Key of the Secret that holds the access key ID."""
 
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
     endpoint: TextOrOutput | None = None
-    """URL of a store other than AWS; may be an Output."""
+    """URL of an S3-compatible store other than AWS; may be an Output."""
 
     region: TextOrOutput | None = None
     """Region of the bucket; may be an Output."""
 
 
 class LoraAdapterArgs(SpecModel):
-    """One LoRA adapter."""
+    """A LoRA adapter."""
 
     name: Text
-    """Name by which requests ask for it."""
+    """Adapter name in requests."""
 
     uri: Text
-    """Where it comes from, in the forms of the model's `uri`."""
+    """Source of the adapter, in the formats of the model's `uri`."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the name and the source."""
+        if "=" in self.name:  # separates name and path in the engine's argument
+            message = f"must not contain =, got {shown(self.name)}"
+            yield error(INVALID_FORMAT, (*at, "name"), message)
+        yield from _uri_findings(at, self)
 
 
 class LoraArgs(SpecModel):
-    """LoRA adapters that are served beside the model."""
+    """LoRA adapters that are served with the model."""
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
 
     max_rank: PositiveCount | None = None
-    """Largest rank of an adapter, by default the engine's."""
+    """Maximum rank of the adapters; the engine's default if not set."""
 
     max_adapters: PositiveCount | None = None
-    """Adapters in one batch, by default the engine's."""
+    """Maximum number of adapters in one batch; the engine's default if not set."""
 
     max_cpu_adapters: PositiveCount | None = None
-    """Adapters that are kept in memory, by default the engine's."""
+    """Maximum number of adapters in host memory; the engine's default if not set."""
 
 
 class FetcherArgs(SpecModel):
-    """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
+    """The container that downloads models: in the warm-up Job, or as an init container."""
 
     image: StringOrOutput = FETCHER_IMAGE
-    """Its image, by default KServe's storage-initializer; may be an Output."""
+    """Image; KServe's storage-initializer by default. May be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
-    """What fetches: it gets a source and a folder as its last two arguments."""
+    """Command; the source and the target directory are appended as arguments."""
 
     env: list[PodPart] = Field(default_factory=list)
-    """More variables, such as proxies or mirrors."""
+    """Additional environment variables, such as proxies or mirrors."""
 
     resources: PodPart | None = None
-    """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
+    """Resources, replacing the default requests (100m CPU, 512Mi memory)."""
 
     security_context: PodPart | None = None
-    """Its security context, in place of an unprivileged one of user 1000."""
+    """Security context, replacing the default: unprivileged, user 1000."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the container's fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        for key, value in (("env", self.env), ("securityContext", self.security_context)):
+            if value is not None:
+                yield from part_findings((*at, key), value, CONTAINER.below(key))
+                yield from json_findings((*at, key), value)
 
 
 class StorageArgs(SpecModel):
-    """A PersistentVolumeClaim of the service's own."""
+    """A PersistentVolumeClaim that the service creates."""
 
     size: Bytes
-    """Its size, such as `500Gi`."""
+    """Storage request, such as `500Gi`."""
 
     storage_class_name: NameOrOutput | None = None
-    """StorageClass, by default the cluster's; may be an Output."""
+    """StorageClass; the cluster's default if not set. May be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes, by default `ReadWriteMany`; others would have to change, and the claim with
-    them, when the service grows."""
+    """Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be
+    changed, so other modes keep the service from growing to more nodes."""
 
 
 class WarmUpJobArgs(SpecModel):
-    """The pod that fills the cache."""
+    """The Job that fills the cache."""
 
-    timeout: Text = "2h"
-    """How long it may take, all attempts together."""
+    timeout: Duration = "2h"
+    """Timeout for all attempts together, such as `2h`."""
 
     backoff_limit: Count = 3
-    """Attempts after the first."""
+    """Number of retries."""
 
     ttl_seconds_after_finished: Count | None = None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
-    deleted one again."""
+    """Seconds after which Kubernetes deletes the finished Job. By default it is kept, because
+    Pulumi would create a deleted Job again."""
 
     node_selector: dict[str, StringOrOutput] | None = None
-    """Nodes on which it may run; values may be Outputs."""
+    """Node selector; values may be Outputs."""
 
     tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
-    """Taints that it tolerates."""
+    """Tolerations."""
 
     service_account_name: NameOrOutput | None = None
-    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
+    """ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an
+    Output."""
 
 
 class CacheArgs(SpecModel):
-    """A volume that keeps model files for all pods of the service."""
+    """A volume that caches model files for all pods of the service."""
 
     claim_name: NameOrOutput | None = None
-    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
+    """Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an
+    Output."""
 
     storage: StorageArgs | None = None
     """A claim that the service creates."""
 
     mount_path: AbsolutePath = "/mnt/model-cache"
-    """Where it is mounted."""
+    """Mount path of the volume."""
 
     warm_up: bool = False
-    """Whether a Job fills it before the pods are made, which then only read it. Without it,
-    engines download into it."""
+    """Whether a Job downloads the model before the pods are created, which then mount the cache
+    read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool = False
-    """Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at
-    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name
-    such a path. Needs `warmUp`."""
+    """Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at
+    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
+    contain such a path. Requires `warmUp`."""
 
     read_only: bool = True
-    """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
-    model's files. Needs `warmUp`."""
+    """Whether pods mount the downloaded files read-only; `false` is for engines that write next to
+    the model files. Requires `warmUp`."""
 
     job: WarmUpJobArgs = default(WarmUpJobArgs)
-    """The Job."""
+    """The warm-up Job."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that one field chooses the claim, and the fields of the warm-up Job."""
+        yield from require_one(at, self, "claim_name", "storage")
+        if not self.warm_up:
+            message = "has no effect without warmUp; remove it"
+            warmed = ("job", "mount_model", "read_only")
+            yield from reject_fields(at, self, warmed, message, FIELD_WITHOUT_EFFECT)
 
 
 class ModelArgs(SpecModel):
-    """The model: its files get into every serving pod, and the engine's arguments name it."""
+    """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
 
     name: Text | None = None
-    """Name by which requests ask for it; by default the repository's for `hf://`, else the
-    service's."""
+    """Model name in requests. Default: the repository name for `hf://`, else the service's name."""
 
     size: Bytes | None = None
-    """Size of its files, such as `140Gi`."""
+    """Size of the model files, such as `140Gi`."""
 
     config: dict[str, Any] | Text | None = None
-    """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
-    of known models. A path is relative to the manifest's folder, and in or below it; in a program
-    relative to the working directory."""
+    """The model's `config.json`, or its path, for memory checks. Default: the table of known
+    models. In a manifest the path is relative to the manifest's directory and must not leave it; in
+    a program it is relative to the working directory."""
 
     mount_path: AbsolutePath = "/mnt/models"
-    """Where its files are, but for those in a cache without `mountModel`."""
+    """Path of the model files in the pods, except for models in a cache without `mountModel`."""
 
     path: RelativePath | None = None
-    """`oci://` only: folder of the image that holds the model, such as `models`."""
+    """`oci://` only: directory in the image that contains the model, such as `models`."""
 
     fetch: Annotated[Fetch, Field(strict=False)] | None = None
-    """`hf://` only: who fetches it, by default the engine."""
+    """`hf://` only: the component that downloads the model; the engine by default."""
 
     fetcher: FetcherArgs = default(FetcherArgs)
-    """The container that fetches, where the engine does not."""
+    """The container that downloads the model, if the engine does not."""
 
     token_secret: SecretKeyArgs | None = None
-    """Secret with the token for Hugging Face."""
+    """Secret with the Hugging Face token."""
 
     s3: S3Args = default(S3Args)
-    """How `s3://` is reached."""
+    """Access to `s3://` buckets."""
 
     image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
-    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
+    """Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
     """LoRA adapters."""
 
     cache: CacheArgs | None = None
-    """A volume that keeps the files."""
+    """A volume that caches the model files."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the source of the model and of its adapters, and the fields that depend on it."""
+        source = parse_model_uri(self.uri)
+        yield from _uri_findings(at, self)
+        if source is not None:
+            yield from self._misplaced_fields(at, source)
+            yield from self._cache_findings(at, source)
+        endpoint = self.s3.endpoint
+        if isinstance(endpoint, str) and _URL.fullmatch(endpoint) is None:
+            message = f"must be a URL such as https://s3.example.com, got {shown(endpoint)}"
+            yield error(INVALID_FORMAT, (*at, "s3", "endpoint"), message)
+        names = {self.name: "the model"} if self.name is not None else {}
+        for index, adapter in enumerate(self.lora.adapters if self.lora else ()):
+            here = (*at, "lora", "adapters", index)
+            if adapter.name in names:
+                message = f'"{adapter.name}" is also the name of {names[adapter.name]}'
+                yield error(DUPLICATE_NAME, (*here, "name"), message)
+            names.setdefault(adapter.name, f"adapters[{index}]")
+
+    def _misplaced_fields(self, at: Location, source: ModelSource) -> Iterator[Finding]:
+        adapters = [parse_model_uri(one.uri) for one in (self.lora.adapters if self.lora else ())]
+        schemes = {adapter.scheme for adapter in adapters if adapter is not None}
+        for field, scheme in _SCHEMES.items():
+            of_adapters = schemes if field in ("token_secret", "s3") else set()
+            if scheme not in {source.scheme, *of_adapters}:
+                message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
+                yield from reject_fields(at, self, [field], message)
+
+    def _cache_findings(self, at: Location, source: ModelSource) -> Iterator[Finding]:
+        if self.cache is None:
+            return
+        if source.scheme in ("pvc", "oci"):
+            message = f"has no effect: {source.scheme}:// is mounted directly; remove it"
+            yield error(FIELD_WITHOUT_EFFECT, (*at, "cache"), message)
+        elif self.cache.warm_up:
+            message = "has no effect: the warm-up fetches the model; remove it"
+            yield from reject_fields(at, self, ["fetch"], message, FIELD_WITHOUT_EFFECT)
+        elif source.scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
+            message = (
+                "must be true: init containers of several pods would write the same files at once"
+            )
+            yield error(FIELD_REQUIRED, (*at, "cache", "warmUp"), message)
 
 
 #: The formats of a `uri`, for messages.
@@ -339,109 +407,11 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    """Check a model, each field of which is valid."""
-    source = parse_model_uri(model.uri)
-    if source is None:
-        yield error(
-            INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
-        )
-    else:
-        yield from _misplaced_fields(at, model, source)
-    yield from _lora(at, model)
-    yield from _fetcher((*at, "fetcher"), model)
-    if model.cache is not None:
-        yield from _cache((*at, "cache"), model, model.cache, source)
+def _uri_findings(at: Location, named: ModelArgs | LoraAdapterArgs) -> Iterator[Finding]:
+    if parse_model_uri(named.uri) is None:
+        message = f"must be {URI_FORMATS}, got {shown(named.uri)}"
+        yield error(INVALID_MODEL_URI, (*at, "uri"), message)
 
 
 #: Fields of a model, and the one scheme whose files they are about.
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
-
-
-def _misplaced_fields(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    adapters = [
-        parse_model_uri(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())
-    ]
-    schemes = {adapter.scheme for adapter in adapters if adapter is not None}
-    for field, scheme in _SCHEMES.items():
-        of_adapters = schemes if field in ("token_secret", "s3") else set()
-        if scheme not in {source.scheme, *of_adapters}:
-            message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
-            yield from reject_fields(at, model, [field], message)
-    if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
-        yield error(
-            INVALID_FORMAT,
-            (*at, "s3", "endpoint"),
-            f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
-        )
-
-
-def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    taken = {model.name: "the model"} if model.name is not None else {}
-    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        here = (*at, "lora", "adapters", index)
-        if adapter.name in taken:
-            yield error(
-                DUPLICATE_NAME,
-                (*here, "name"),
-                f'"{adapter.name}" is also the name of {taken[adapter.name]}',
-            )
-        elif "=" in adapter.name:  # separates name and path in the engine's argument
-            yield error(
-                INVALID_FORMAT,
-                (*here, "name"),
-                f"must not contain =, got {shown(adapter.name)}",
-            )
-        taken.setdefault(adapter.name, f"adapters[{index}]")
-        if parse_model_uri(adapter.uri) is None:
-            yield error(
-                INVALID_MODEL_URI,
-                (*here, "uri"),
-                f"must be {URI_FORMATS}, got {shown(adapter.uri)}",
-            )
-
-
-def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    fetcher = model.fetcher
-    if fetcher.image is not None:
-        yield from image_findings((*at, "image"), fetcher.image)
-    if fetcher.resources is not None:
-        yield from pod_part_findings((*at, "resources"), fetcher.resources, RESOURCES)
-    for key, value in (("env", fetcher.env), ("securityContext", fetcher.security_context)):
-        if value is not None:
-            yield from part_findings((*at, key), value, CONTAINER.below(key))
-            yield from json_findings((*at, key), value)
-
-
-def _cache(
-    at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
-) -> Iterator[Finding]:
-    yield from require_one(at, cache, "claim_name", "storage")
-    if source is not None and source.scheme in ("pvc", "oci"):
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            at,
-            f"has no effect: {source.scheme}:// is mounted directly; remove it",
-        )
-    elif not cache.warm_up:
-        if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
-            yield error(
-                FIELD_REQUIRED,
-                (*at, "warmUp"),
-                "must be true: init containers of several pods would write the same files at once",
-            )
-        message = "has no effect without warmUp; remove it"
-        warmed = ("job", "mount_model", "read_only")
-        yield from reject_fields(at, cache, warmed, message, FIELD_WITHOUT_EFFECT)
-    elif model.fetch is not None:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at[:-1], "fetch"),
-            "has no effect: the warm-up fetches the model; remove it",
-        )
-    if durations.seconds(cache.job.timeout) is None:
-        yield error(
-            INVALID_FORMAT,
-            (*at, "job", "timeout"),
-            f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
-        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
     AlertLabelMap,
@@ -15,32 +14,21 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddress,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.api.validation_errors import string_format
 
-# The type Duration of the Prometheus operator's API, without 0.
-_PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
-
-
-def _interval(value: Any) -> Any:
-    if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
-    if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
-        return value
-    raise rule_error(INVALID_FORMAT, f"must be a duration such as 15s or 1m30s, got {shown(value)}")
-
-
+#: The type Duration of the Prometheus operator's API, without 0.
 Interval = Annotated[
     str,
-    PlainValidator(_interval),
-    WithJsonSchema({"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+    string_format(
+        r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+        "a duration such as 15s or 1m30s",
+        min_length=1,
+    ),
 ]
 
 
 class TokenSecretArgs(SpecModel):
-    """A key of a Secret."""
+    """A key of a Secret that holds a token."""
 
     name: TextOrOutput
     """Name of the Secret, in the service's namespace; may be an Output."""
@@ -50,61 +38,61 @@ class TokenSecretArgs(SpecModel):
 
 
 class AlertsArgs(SpecModel):
-    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+    """Alerts of a service, as a PrometheusRule; `{}` enables all of them."""
 
     labels: AlertLabelMap = Field(default_factory=dict)
-    """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
+    """Labels of every alert, which Alertmanager may use for routing, such as `team: search`."""
 
     runbook: WebAddress | None = None
-    """Page with a section for each alert, linked from its `runbook_url`; by default that of
-    fusioninfer-pulumi's documentation."""
+    """URL of a page with a section for each alert, for the annotation `runbook_url`;
+    fusioninfer-pulumi's documentation by default."""
 
 
 class DashboardsArgs(SpecModel):
-    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+    """Grafana dashboards as a ConfigMap; `{}` works with the sidecar of Grafana's Helm chart."""
 
     labels: LabelMap = Field(default_factory=dict)
-    """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
+    """Labels by which the sidecar selects ConfigMaps; `grafana_dashboard: "1"` by default."""
 
     folder: Text | None = None
-    """Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."""
+    """Grafana folder, set as the annotation `grafana_folder`; the sidecar's default if not set."""
 
 
 _Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 
 class MonitoringArgs(SpecModel):
-    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+    """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     engines: bool = True
-    """A PodMonitor for each serving role: its leaders, on the serving port."""
+    """Whether to create a PodMonitor for the leaders of each serving role, on the serving port."""
 
     picker: bool | None = None
-    """A ServiceMonitor for the endpoint picker; by default where its metrics are on
+    """Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on
     (`endpointPicker.metrics`)."""
 
     path: _Path = "/metrics"
     """Path of the engines' metrics; `/metrics` by default."""
 
     interval: Interval | None = None
-    """How often, such as `15s`; by default that of Prometheus."""
+    """Scrape interval, such as `15s`; Prometheus' default if not set."""
 
     scrape_timeout: Interval | None = None
-    """How long a reading may take, at most the interval; by default that of Prometheus."""
+    """Scrape timeout, at most the interval; Prometheus' default if not set."""
 
     labels: LabelMap = Field(default_factory=dict)
-    """Labels of the monitors, by which a Prometheus may choose them, such as
-    `release: kube-prometheus-stack`."""
+    """Labels of the monitors, by which Prometheus may select them, such as `release:
+    kube-prometheus-stack`."""
 
     picker_token: TokenSecretArgs | None = None
-    """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
-    shows the token of its own ServiceAccount."""
+    """Secret with the token for an endpoint picker whose metrics are `Authenticated`; by default
+    Prometheus sends the token of its ServiceAccount."""
 
     alerts: AlertsArgs | None = None
-    """A PrometheusRule with alerts; none by default."""
+    """Creates a PrometheusRule with alerts; none by default."""
 
     dashboards: DashboardsArgs | None = None
-    """A ConfigMap with Grafana dashboards; none by default."""
+    """Creates a ConfigMap with Grafana dashboards; none by default."""
 
 
 _Collector = Annotated[
@@ -117,16 +105,17 @@ _Collector = Annotated[
 
 
 class TracingArgs(SpecModel):
-    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
 
     endpoint: _Collector
-    """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""
+    """Address of the collector, such as `http://otel-collector.observability:4317`; `https` for
+    TLS."""
 
     sampling: float = Field(default=0.1, ge=0, le=1)
-    """Share of the requests that are traced where the client has not decided; 0.1 by default."""
+    """Fraction of requests that are traced if the client has not decided; 0.1 by default."""
 
     engines: bool = True
-    """Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."""
+    """Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."""
 
     picker: bool = True
-    """Whether the endpoint picker traces, where there is one."""
+    """Whether the endpoint picker sends traces, if there is one."""

@@ -1,6 +1,6 @@
-"""Checks of pod templates as they are written: structure, and which fields are read or set here.
+"""Checks of users' pod templates: structure, and fields that the library reads or sets.
 
-What API validation says beyond schemas is held against finished pods (`checks/pods/template.py`).
+Further rules of API validation apply to finished pods (`checks/pods/template.py`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def pod_template_findings(
 
 
 def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]:
-    """Check a part of a pod that is written outside of its template, without Outputs."""
-    yield from part_findings(at, value, part)
-    yield from known_json_findings(at, value)
+    """Check a part of a pod outside of its template, without Outputs; None is not set."""
+    if value is not None:
+        yield from part_findings(at, value, part)
+        yield from known_json_findings(at, value)
 
 
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
-    """Check the reference of an image, which may be an Output."""
-    if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
+    """Check the reference of an image, which may be an Output; None is not set."""
+    if isinstance(image, str) and (not image or " " in image):
         yield type_mismatch(at, image, "an image reference", INVALID_FORMAT)
 
 
@@ -110,7 +111,7 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
     if not isinstance(listed, list):
         return
     if not listed:
-        yield error(FIELD_REQUIRED, (*at, "containers"), "must hold at least one container")
+        yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
     names = [container.get("name") for container in listed if isinstance(container, Mapping)]
     if serving is not None and names and serving not in names:
         listed_names = ", ".join(str(name) for name in names)
@@ -130,7 +131,7 @@ _RULES: Mapping[str, Check] = {
     "spec.topologySpreadConstraints.topologyKey": _label_key,
 }
 
-# Fields that are read or added to: an Output there, or in the items of a list, is refused.
+# Fields that are read or extended: an Output there, or in the items of a list, is rejected.
 
 _AMOUNTS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
 _READ_OF_CONTAINERS = (

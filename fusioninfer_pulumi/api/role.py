@@ -100,15 +100,16 @@ class Strategy(str, enum.Enum):
 
 
 class MultinodeArgs(SpecModel):
-    """Spreads each replica of a role over several nodes."""
+    """Runs each replica of a role on several nodes."""
 
     node_count: PositiveCount | None = None
-    """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.
-    Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."""
+    """Nodes (and pods) per replica, including the leader; 1 is the same as no `multinode`.
+    Required, unless the role's `parallelism` determines it (`pipeline`, or `data` with
+    `dataLocal`)."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods find each other; by default `ray`, for SGLang `multiprocessing`, and
-    `data-parallel` where `parallelism.data` spans pods."""
+    """How the pods of a replica form one engine. Default: `ray`; `multiprocessing` for SGLang;
+    `data-parallel` if `parallelism.data` spans pods."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -122,162 +123,163 @@ class SubGroupPolicyArgs(SpecModel):
     """LeaderWorkerSet's `subGroupPolicy` (not Volcano's field of that name)."""
 
     sub_group_size: PositiveCount
-    """Pods in a subgroup; must divide the node count, or the node count less the leader."""
+    """Pods per subgroup; must divide the node count, or the node count minus one (the leader)."""
 
     sub_group_policy_type: Annotated[SubGroupPolicyType, Field(strict=False)] | None = None
     """Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."""
 
 
 class RoleArgs(SpecModel):
-    """One role: a router, or pods that serve a model."""
+    """A role: a router, or pods that serve the model."""
 
     name: PartName
-    """Name of the role, unique in the service; part of its objects' names."""
+    """Name of the role, unique in the service; part of the names of its objects."""
 
     component_type: Annotated[ComponentType, Field(strict=False)]
-    """What the role does: `worker`, `prefiller`, `decoder` or `router`."""
+    """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: Count = 1
-    """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
+    """Independent instances of the model. 0 scales the role to zero: it has no objects and is not
+    part of the gang."""
 
     template: PodTemplate | None = None
-    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
-    only what differs: the library writes the container, and what stands here wins."""
+    """Pod template for all pods of the role. With the service's `model` it can be omitted or
+    partial: the library generates the container, and fields of the template take precedence."""
 
     leader_template: PodTemplate | None = None
-    """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
+    """Pod template of the leaders; use it with `workerTemplate` instead of `template`."""
 
     worker_template: PodTemplate | None = None
     """Pod template of the other pods of a multi-node replica."""
 
     container: str | None = None
-    """Name of the container that serves the model; by default the one named vllm, sglang, engine
-    or main, else the first."""
+    """Name of the container that serves the model. Default: the container named vllm, sglang,
+    engine or main, else the first one."""
 
     port: Port | None = None
-    """Port that it serves on; by default the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. One that the engine does not listen on is
-    refused, unless another container of the pod does."""
+    """Port on which the role serves. Default: the engine's `--port`, else the container port named
+    http, else the first container port, else 8000. A port on which the engine does not listen is
+    rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | None = None
-    """Spreads each replica over several nodes; by default a replica is one pod."""
+    """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | None = None
-    """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
-    by default the arguments say it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
+    pods per replica. By default the engine's arguments determine it."""
 
     placement: RolePlacementArgs | None = None
-    """Node pools that the role may be placed on, and what their accelerators have to be; read by
-    `place` and `--inventory` only. By default any pool that its pod templates allow."""
+    """Node pools that the role may use, and the accelerators it requires; used only by `place` and
+    `--inventory`. By default any pool that the pod templates allow."""
 
     engine: EngineArgs | None = None
-    """The engine, in place of the service's, for a container that the library writes."""
+    """The engine, overriding the service's, if the library generates the container."""
 
     accelerator: Text | None = None
-    """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
-    container that the library writes: the engine's build for processors."""
+    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Used only for memory
+    checks, not for scheduling. By default inferred from claims and node selectors. `cpu` generates
+    a container with the engine's CPU build."""
 
     gpus: PositiveCount | None = None
-    """GPUs of each pod, for a container that the library writes; by default the product of
-    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
+    else the number that the package fusioninfer-capacity computes for the model on
     `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
-    """Devices that the serving container of every pod claims (DRA), in place of accelerators in
-    its resources; by default none."""
+    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    resources; none by default."""
 
     rollout: RoleRolloutArgs | None = None
-    """How this role is updated, where it differs from the service's `rollout`."""
+    """Overrides of the service's `rollout` for this role."""
 
     restart_policy: Annotated[RestartPolicy, Field(strict=False)] | None = None
-    """LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node
-    replicas (LeaderWorkerSet 0.9 and later), `RecreateGroupOnPodRestart` for single pods."""
+    """LeaderWorkerSet's restart policy. Default: `RecreateGroupAfterStart` for multi-node replicas
+    (LeaderWorkerSet 0.9 or later), `RecreateGroupOnPodRestart` for single pods."""
 
     environment: Annotated[PodEnvironment, Field(strict=False)] | None = None
-    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container, from the
-    variables of LeaderWorkerSet; one that a container sets by itself stays. By default containers
-    have LeaderWorkerSet's own alone: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX`, `LWS_GROUP_SIZE`."""
+    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container that does
+    not set them, from LeaderWorkerSet's variables. By default containers have only
+    LeaderWorkerSet's: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
 
     startup_policy: Annotated[StartupPolicy, Field(strict=False)] | None = None
-    """LeaderWorkerSet's startup policy, by default `LeaderCreated`; `LeaderReady` deadlocks with
-    gang scheduling and is refused there."""
+    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` deadlocks with
+    gang scheduling and is rejected there."""
 
     network_config: NetworkConfigArgs | None = None
     """LeaderWorkerSet's network configuration."""
 
     sub_group_policy: SubGroupPolicyArgs | None = None
-    """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
+    """LeaderWorkerSet's subgroups, for topology-aware placement within a replica."""
 
     kv_transfer: KvTransferArgs | None = None
-    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
-    arguments and environment that the engine needs for it."""
+    """Prefillers and decoders only: KV cache transfer between them, with the arguments and
+    environment variables the engine requires."""
 
     kv_events: KvEventsArgs | None = None
-    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
+    """KV cache events that the engine publishes to the endpoint picker; none by default."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | None = None
-    """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
-    by default nowhere."""
+    """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
-    """How many replicas evictions may take down at a time, in place of the service's; by default
-    any number."""
+    """Number of replicas that evictions may take down at a time, overriding the service's;
+    unlimited by default."""
 
     autoscaling: AutoscalingArgs | None = None
-    """Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By
-    default nothing but an update changes them."""
+    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    default the number of replicas is fixed."""
 
     startup: StartupArgs | None = None
-    """How long the engine may take to load its model; by default no startup probe."""
+    """Startup probe: how long the engine may take to load its model. By default a template's
+    container has no startup probe."""
 
     topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
+    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
 
     pod_labels: LabelMapOrOutput = Field(default_factory=dict)
-    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
-    service's, and those of a template over both. Values may be Outputs. A change restarts the
-    pods."""
-
-    pod_annotations: AnnotationMap = Field(default_factory=dict)
-    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
+    service's labels; a template's labels override both. Values may be Outputs. A change restarts
     the pods."""
 
+    pod_annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
+    restarts the pods."""
+
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
-    """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
-    `pd-disaggregation` where prefill and decode are separate roles."""
+    """Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or
+    `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
-    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
     gateway: GatewayArgs | None = None
-    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
-    that exist."""
+    """Routers only: the spec of a Gateway to create (`{}` for the defaults), or `refs` to existing
+    Gateways."""
 
     endpoint_picker: EndpointPickerArgs | None = None
-    """Routers only: the endpoint picker's image, pods and behaviour."""
+    """Routers only: the endpoint picker's image, pods and behavior."""
 
     endpoint_picker_config: str | None = None
-    """Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."""
+    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
 
     pool: PoolArgs | None = None
-    """Routers only: guards the InferencePool."""
+    """Routers only: the InferencePool's ports and deletion protection."""
 
     model_rewrites: Annotated[list[ModelRewriteArgs], Field(min_length=1)] | None = None
-    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
-    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    canaries. Not supported by every endpoint picker (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | None = None
-    """Routers only: lets only the gateway and the picker reach the pods; by default where
-    `gateway.implementation` says where the gateway's proxies run."""
+    """Routers only: allows only the gateway and the endpoint picker to reach the pods. By default
+    enabled if `gateway.implementation` determines where the gateway's proxies run."""
 
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
-    namespaces; by default they are asked for in a warning."""
+    namespaces. By default a warning names the missing ones."""
 
     @property
     def picks_endpoints(self) -> bool:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duration
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import rule_error
-from fusioninfer_pulumi.findings import OUTPUT_HINT, shown
-from fusioninfer_pulumi.kube import durations, labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.kube import labels
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"
@@ -32,7 +28,7 @@ class Layout(str, enum.Enum):
 
 
 class RolloutStrategy(str, enum.Enum):
-    """Order in which replicas of a role change to a new pod template."""
+    """How replicas of a role are updated to a new pod template."""
 
     ROLLING = "Rolling"  #: at most `maxUnavailable` at a time, each when the last is available
     ALL_AT_ONCE = "AllAtOnce"  #: all together
@@ -40,7 +36,7 @@ class RolloutStrategy(str, enum.Enum):
 
 
 class RoleOrder(str, enum.Enum):
-    """Whether roles change together."""
+    """Order in which roles are updated."""
 
     TOGETHER = "Together"  #: all roles at the same time, each at its own pace
     SEQUENTIAL = "Sequential"  #: in the order of the spec, a role when the one before is done
@@ -54,7 +50,7 @@ class RolloutLevel(str, enum.Enum):
 
 
 class WaitLevel(str, enum.Enum):
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
@@ -67,25 +63,6 @@ class WaitLevel(str, enum.Enum):
         return self in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
 
 
-def _duration(value: Any) -> Any:
-    if is_output(value):
-        raise rule_error(OUTPUT_NOT_ALLOWED, OUTPUT_HINT)
-    length = durations.seconds(value) if isinstance(value, str) else None
-    if not length:
-        raise rule_error(
-            INVALID_FORMAT,
-            f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
-        )
-    return value
-
-
-Duration = Annotated[
-    str,
-    PlainValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
-]
-
-
 class RoleRolloutArgs(SpecModel):
     """Update of one role; fields default to those of the service's `rollout`."""
 
@@ -93,21 +70,20 @@ class RoleRolloutArgs(SpecModel):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: CountOrPercentage | None = None
-    """Replicas that may be down because of an update, a count or a percentage of the replicas
-    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
+    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: CountOrPercentage | None = None
-    """Replicas above their number that an update may start, a count or a percentage of the
-    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need
-    room of their own."""
+    """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
+    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: Count | None = None
-    """Replicas with an ordinal below it keep the pod template that they have, until it is lowered;
-    0 by default. Layout `PerRole` has no partition with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
+    default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: Duration | None = None
-    """How long one replica may take to become available in its new form before the update fails
-    and halts, such as `90s` or `1h30m`; 45m by default."""
+    """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
+    the update fails and halts; 45m by default."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -117,15 +93,15 @@ class RolloutArgs(RoleRolloutArgs):
     """`Together` (default) or `Sequential`: in the order of the roles."""
 
     level: Annotated[RolloutLevel, Field(strict=False)] = RolloutLevel.ROLE
-    """`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;
-    `maxUnavailable` and `partition` then count groups."""
+    """`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest
+    index first; `maxUnavailable` and `partition` then count groups."""
 
 
 class WaitArgs(SpecModel):
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""
 
     timeout: Duration = DEFAULT_TIMEOUT
-    """How long a new replica may take, such as `90s` or `1h30m`; 45m by default."""
+    """Timeout, such as `90s` or `1h30m`; 45m by default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -21,59 +21,55 @@ from fusioninfer_pulumi.api.field_types import (
 from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
 from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 
 class SplitArgs(SpecModel):
-    """A share of the requests for another service of the namespace, such as a canary."""
+    """A share of requests for another service in the namespace, such as a canary."""
 
     service: Name
-    """Name of the service; its router says `routedBy`."""
+    """Name of the service; its router must set `routedBy`."""
 
     weight: Annotated[int, Field(ge=0, le=100)]
-    """Percent of the requests that go to its pool; what is left of 100 stays here."""
+    """Percentage of requests that go to its pool; the rest of 100 stays with this service."""
 
 
 class HttpRouteRefArgs(SpecModel):
-    """An HTTPRoute that is made elsewhere."""
+    """An HTTPRoute that is created elsewhere."""
 
     name: str = Field(min_length=1)
-    """Its name."""
+    """Name of the HTTPRoute."""
 
     namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the HTTPRoute; the service's by default. May be an Output."""
 
 
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+    """The spec of the service's HTTPRoute; or which other route leads to the service."""
 
     parent_refs: list[dict[str, Any]] | None = None
-    """Gateways that the route attaches to; by default those of `gateway`."""
+    """Gateways that the route attaches to; those of `gateway` by default."""
 
     hostnames: list[StringOrOutput] | None = None
-    """Host names that the route answers to; each may be an Output."""
+    """Host names of the route; each may be an Output."""
 
     rules: list[dict[str, Any]] | None = None
-    """Rules; one without `backendRefs` leads to the service's pool, and so does the default."""
+    """Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."""
 
     use_default_gateways: str | None = None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
 
     split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
-    """Shares of other services in the requests of the rules without `backendRefs`; by default none.
-    Not every gateway takes several pools in one rule (docs/routing.md)."""
+    """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
+    every gateway supports several pools in one rule (docs/routing.md)."""
 
     routed_by: Name | None = None
-    """The service whose route leads to this one's pool; none is made here then."""
+    """Name of the service whose route leads to this service's pool; no route is created here."""
 
     refs: Annotated[list[HttpRouteRefArgs], Field(min_length=1)] | None = None
-    """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
+    """HTTPRoutes created elsewhere that lead to this service's pool; no route is created here."""
 
     @property
     def external_field(self) -> str | None:
@@ -82,34 +78,51 @@ class HttpRouteArgs(SpecModel):
             return "routedBy"
         return None if self.refs is None else "refs"
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the spec of the route, and that nothing describes a route created elsewhere."""
+        fields = ("parent_refs", "hostnames", "rules", "use_default_gateways")
+        yield from _spec_findings(at, _spec(self, fields), HTTP_ROUTE)
+        given_away = sum(share.weight for share in self.split or ())
+        if given_away > 100:
+            message = f"gives away {given_away} percent of the requests; must be at most 100"
+            yield error(OUT_OF_RANGE, (*at, "split"), message)
+        if self.external_field is not None:
+            message = (
+                "has no effect: no route is created, because another one leads to the pool "
+                f"({self.external_field}); remove one of them"
+            )
+            others = sorted(self.model_fields_set - {to_snake(self.external_field)})
+            yield from reject_fields(at, self, others, message)
+
 
 class GatewayRefArgs(SpecModel):
-    """A Gateway that exists already."""
+    """An existing Gateway."""
 
     name: str = Field(min_length=1)
-    """Its name."""
+    """Name of the Gateway."""
 
     namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the Gateway; the service's by default. May be an Output."""
 
     section_name: str | None = None
-    """The one listener to attach to, by default all that take the route."""
+    """Name of the listener to attach to; by default all that accept the route."""
 
     port: Port | None = None
-    """The listeners' port to attach to, by default any."""
+    """Port of the listeners to attach to; any by default."""
 
     listeners: list[dict[str, Any]] | None = None
-    """The Gateway's listeners as far as they are known: with them the attachment is checked and
-    the endpoint has the right scheme and port. They are not written anywhere."""
+    """Listeners of the Gateway, if known: used to check the attachment and to compute the
+    endpoint's scheme and port. They are not written to the cluster."""
 
 
 class GatewayArgs(SpecModel):
-    """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
+    """References to existing Gateways (`refs`), or the spec of a Gateway to create."""
 
     implementation: str | None = Field(default=None, min_length=1)
-    """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; the class name does not say it.
-    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
+    """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
+    or `gke`. The library generates the additional objects that it requires, which it cannot infer
+    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is
+    created."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
@@ -119,31 +132,51 @@ class GatewayArgs(SpecModel):
     an Output."""
 
     listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
-    """Its listeners; by default HTTP on port 80."""
+    """Listeners; HTTP on port 80 by default."""
 
     addresses: list[dict[str, Any]] | None = None
-    """Its addresses."""
+    """Addresses."""
 
     infrastructure: dict[str, Any] | None = None
-    """Labels, annotations and parameters of what the implementation creates for it."""
+    """Labels, annotations and parameters of the infrastructure that the implementation creates."""
 
     allowed_listeners: dict[str, Any] | None = None
-    """Which ListenerSets may add listeners to it."""
+    """ListenerSets that may add listeners."""
 
     tls: dict[str, Any] | None = None
-    """TLS of the Gateway as a whole."""
+    """TLS settings of the whole Gateway."""
 
     default_scope: str | None = None
-    """Whether it is a default Gateway (Gateway API 1.4, experimental)."""
+    """Scope as a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the spec of the Gateway, or the references to existing ones."""
+        if self.refs is None:
+            spec = _spec(self, _GATEWAY_SPEC)
+            # These have defaults.
+            name = self.gateway_class_name
+            spec["gatewayClassName"] = "any" if name is None or is_output(name) else name
+            spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
+            yield from _spec_findings(at, spec, GATEWAY)
+            return
+        message = (
+            "belongs to a Gateway that is created here, but refs name existing ones; "
+            "remove one of them"
+        )
+        yield from reject_fields(at, self, (*_GATEWAY_SPEC, "annotations"), message)
+        for index, ref in enumerate(self.refs):
+            if ref.listeners:
+                known = {"gatewayClassName": "any", "listeners": ref.listeners}
+                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
+
 
 #: Fields whose values are passed on unread.
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
-#: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
-_OWN = (
+#: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
+_GATEWAY_SPEC = (
     "gateway_class_name",
     "listeners",
     "addresses",
@@ -151,61 +184,13 @@ _OWN = (
     "allowed_listeners",
     "tls",
     "default_scope",
-    "annotations",
 )
 
 
-def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    """Check the spec of an HTTPRoute, each field of which is valid."""
-    spec = {
-        "parentRefs": route.parent_refs,
-        "hostnames": route.hostnames,
-        "rules": route.rules,
-        "useDefaultGateways": route.use_default_gateways,
-    }
-    yield from _spec_findings(at, spec, HTTP_ROUTE)
-    given_away = sum(share.weight for share in route.split or ())
-    if given_away > 100:
-        message = f"gives away {given_away} percent of the requests; must be at most 100"
-        yield error(OUT_OF_RANGE, (*at, "split"), message)
-    yield from _external_route_findings(at, route)
-
-
-def _external_route_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    external = route.external_field
-    if external is None:
-        return
-    message = (
-        "has no effect: no route is created, because another one leads to the pool "
-        f"({external}); remove one of them"
-    )
-    fields = sorted(route.model_fields_set - {to_snake(external)})
-    yield from reject_fields(at, route, fields, message)
-
-
-def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
-    """Check the spec of a Gateway, or the references to existing ones."""
-    if gateway.refs is not None:
-        message = (
-            "belongs to a Gateway that is created here, and refs name existing ones; "
-            "give one or the other"
-        )
-        yield from reject_fields(at, gateway, _OWN, message)
-        for index, ref in enumerate(gateway.refs):
-            if ref.listeners:
-                known = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
-        return
-    spec = {
-        GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
-        for name in _OWN
-        if name != "annotations"
-    }
-    # These have defaults.
-    named = gateway.gateway_class_name
-    spec["gatewayClassName"] = "any" if named is None or is_output(named) else named
-    spec["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    yield from _spec_findings(at, spec, GATEWAY)
+def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that are set, by their names in YAML."""
+    fields = type(model).model_fields
+    return {fields[name].alias or name: getattr(model, name) for name in names}
 
 
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
@@ -219,47 +204,28 @@ class ModelTargetArgs(SpecModel):
     """A model or adapter that the engines serve."""
 
     model: Text
-    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+    """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
-    there is one target."""
+    """Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one
+    target."""
 
 
 class ModelRewriteArgs(SpecModel):
-    """Names that clients ask for, and the models that answer."""
+    """Maps model names in requests to models or adapters."""
 
     models: Annotated[list[Text], Field(min_length=1)] | None = None
-    """Names in requests; by default all that no other rewrite has."""
+    """Model names in requests; by default all names without another rewrite."""
 
     targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
-    """What the name becomes, drawn for each request by weight."""
+    """Models or adapters that replace the name, chosen for each request by weight."""
 
-
-def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
-    """Check rewrites, each field of which is valid."""
-    seen: set[str | None] = set()
-    for index, rewrite in enumerate(rewrites):
-        here = (*at, index)
-        for number, name in enumerate(rewrite.models or [None]):
-            if name in seen:
-                yield _duplicate_model(here, number, name)
-            seen.add(name)
-        yield from _targets((*here, "targets"), rewrite.targets)
-
-
-def _duplicate_model(at: Location, number: int, name: str | None) -> Finding:
-    if name is None:
-        return error(DUPLICATE_NAME, at, "has no models, and neither has another one; name them")
-    message = f'"{name}" is rewritten already; remove one'
-    return error(DUPLICATE_NAME, (*at, "models", number), message)
-
-
-def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
-    for index, target in enumerate(targets):
-        if target.weight is None and len(targets) > 1:
-            message = "is required where there are several targets"
-            yield error(FIELD_REQUIRED, (*at, index, "weight"), message)
-    if all(target.weight == 0 for target in targets):
-        message = "all have weight 0, so no model would answer; give one a weight above 0"
-        yield error(OUT_OF_RANGE, at, message)
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the weights."""
+        for index, target in enumerate(self.targets):
+            if target.weight is None and len(self.targets) > 1:
+                message = "is required where there are several targets"
+                yield error(FIELD_REQUIRED, (*at, "targets", index, "weight"), message)
+        if all(target.weight == 0 for target in self.targets):
+            message = "all have weight 0, so no model would answer; give one a weight above 0"
+            yield error(OUT_OF_RANGE, (*at, "targets"), message)

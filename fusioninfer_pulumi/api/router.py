@@ -22,14 +22,12 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_conflict, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
     SET_BY_LIBRARY,
     STATED_TWICE,
 )
@@ -43,7 +41,7 @@ MAX_CHARACTERS = 2**31 - 1
 
 
 class FailureMode(str, enum.Enum):
-    """Behavior of a gateway while the endpoint picker does not answer."""
+    """Behavior of the gateway if the endpoint picker is unavailable."""
 
     FAIL_OPEN = "FailOpen"  #: sends them to any pod of the pool
     FAIL_CLOSE = "FailClose"  #: drops them
@@ -58,7 +56,7 @@ class MetricsMode(str, enum.Enum):
 
 
 class GroupPairing(str, enum.Enum):
-    """Whether prefill and decode of a request may be of different serving groups."""
+    """Whether prefill and decode pods of a request must be in the same serving group."""
 
     STRICT = "Strict"  #: never
     PREFERRED = "Preferred"  #: where the decode pod's group has no prefill pod
@@ -68,135 +66,138 @@ class PickerTlsArgs(SpecModel):
     """TLS between the gateway and the endpoint picker."""
 
     enabled: bool = True
-    """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
+    """Whether the endpoint picker serves TLS; disable it only for a gateway that uses plaintext
+    gRPC."""
 
     secret_name: TextOrOutput | None = None
-    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
-    certificate by itself, which no gateway verifies."""
+    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
+    self-signed certificate, which gateways do not verify."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that there is TLS for the Secret."""
+        if not self.enabled:
+            message = "has no effect without TLS; remove it"
+            yield from reject_fields(at, self, ["secret_name"], message, FIELD_WITHOUT_EFFECT)
 
 
 class EndpointPickerArgs(SpecModel):
-    """The endpoint picker: the program that chooses a pod for each request."""
+    """The endpoint picker (EPP): chooses a pod for each request."""
 
     enabled: bool = True
-    """Whether there is one. Without it the route leads to a Service, which spreads requests without
-    regard to caches and queues, and there is no InferencePool."""
+    """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
+    caches and queues, and there is no InferencePool."""
 
     image: StringOrOutput | None = None
-    """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
-    Output, together with `family`."""
+    """Image. Default: the inference extension's endpoint picker, or llm-d's for
+    `pd-disaggregation`. May be an Output, together with `family`."""
 
     family: str | None = None
-    """Release of the image, where its name and tag do not say so: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` of the inference extension, `llm-d-0.9` or `llm-d-0.10`."""
+    """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
 
     replicas: PositiveCount = 1
-    """Pods; with several of them one leads and the others stand by."""
+    """Number of pods. With several, one is the leader and the others are on standby."""
 
     resources: PodPart | None = None
-    """Resources of its container, in place of the default requests."""
+    """Resources of its container, replacing the default requests."""
 
     template: PodPart | None = None
-    """Overrides of its pod template, merged into the generated one: mappings key by key, lists of
-    named items (containers, volumes, env) by name. Its container is named `epp`."""
+    """Overrides of its pod template, merged into the generated one: mappings by key, lists of named
+    items (containers, volumes, env) by name. Its container is named `epp`."""
 
     args: list[str] | None = None
-    """More command line flags; those that the library sets are refused."""
+    """Additional command-line flags; flags that the library sets are rejected."""
 
     log_verbosity: Annotated[int, Field(ge=0, le=10)] = 2
     """Log level, from 0 to 10."""
 
     failure_mode: Annotated[FailureMode, Field(strict=False)] | None = None
-    """What the gateway does without the picker; by default `FailOpen`."""
+    """What the gateway does if the endpoint picker is unavailable; `FailOpen` by default."""
 
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
-    """Who may read its metrics; by default no one."""
+    """Who may read its metrics; no one by default."""
 
     flow_control: bool | None = None
-    """Whether it holds requests while there is no pod, or the KV caches of all pods are full; by
-    default where `autoscaling.target` needs it. Without it a request is answered 503 while there
-    is no pod. Up to v1.3 it also holds them while more than 5 requests wait in each pod."""
+    """Whether it queues requests while there is no pod, or while the KV caches of all pods are
+    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status
+    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each
+    pod."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
-    """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
-    cache before a prefill pod computes it; by default 0, every prompt."""
+    """With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod
+    computes it; 0 by default, every prompt."""
 
     group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
-    """With `pd-disaggregation` and `groups`: `Strict` (default) draws a group that has both parts
-    for each request, and nothing leaves it; `Preferred` takes the best decode pod of all groups,
-    and a prefill pod of another group where that group has none."""
+    """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
+    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a
+    prefill pod of another group if its group has none."""
 
     tls: PickerTlsArgs = default(PickerTlsArgs)
-    """TLS between the gateway and the picker."""
+    """TLS between the gateway and the endpoint picker."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the pods' fields."""
+        yield from image_findings((*at, "image"), self.image)
+        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        if self.template is not None:
+            yield from _template((*at, "template"), self.template)
 
 
 class PoolArgs(SpecModel):
-    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
+    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
 
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
-    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
-    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
+    """Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start
+    several servers in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None = None
-    """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
+    """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
 
     retain_on_delete: bool | None = None
-    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service goes."""
+    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."""
 
 
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
+    By default enabled if `gateway.implementation` determines where the gateway's proxies run.
     """
 
     enabled: bool = True
-    """Whether there are NetworkPolicies; false lets everybody in."""
+    """Whether there are NetworkPolicies; without them everybody can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
-    """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
+    """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
     gateway: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
-    """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
+    """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
 
     metrics: list[dict[str, Any]] | None = None
-    """NetworkPolicyPeers that read metrics; by default none. `monitoring` requires them."""
+    """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the peers, and that the other fields have an effect."""
+        yield from reject_conflict(at, self, "gateway", "gateway_namespace")
+        if not self.enabled and self.model_fields_set - {"enabled"}:
+            message = "has no effect: it is not enabled; remove the rest"
+            yield error(FIELD_WITHOUT_EFFECT, at, message)
+        for field, peers in (("gateway", self.gateway or []), ("metrics", self.metrics or [])):
+            yield from part_findings((*at, field), peers, NETWORK_PEERS)
+            for index, peer in enumerate(peers):
+                yield from known_json_findings((*at, field, index), peer)
+                if not peer:
+                    # The API server rejects an empty peer; an empty list would match everybody.
+                    message = "must contain one of podSelector, namespaceSelector, ipBlock"
+                    yield error(FIELD_REQUIRED, (*at, field, index), message)
 
 
 _FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
-    "args": "stands in endpointPicker.args; remove it here",
-    "image": "stands in endpointPicker.image; remove it here",
-    "resources": "stands in endpointPicker.resources; remove it here",
+    "args": "conflicts with endpointPicker.args; remove it here",
+    "image": "conflicts with endpointPicker.image; remove it here",
+    "resources": "conflicts with endpointPicker.resources; remove it here",
 }
-
-
-def picker_findings(
-    at: Location, picker: EndpointPickerArgs, *, disaggregated: bool
-) -> Iterator[Finding]:
-    """Check an endpoint picker, each field of which is valid.
-
-    `disaggregated` is whether the strategy is, or may become, `pd-disaggregation`.
-    """
-    if picker.image is not None:
-        yield from image_findings((*at, "image"), picker.image)
-    if picker.threshold is not None and not disaggregated:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "threshold"),
-            "is the threshold of pd-disaggregation; remove it, or choose that",
-        )
-    if picker.tls.secret_name is not None and not picker.tls.enabled:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "tls", "secretName"),
-            "has no effect without TLS; remove it",
-        )
-    if picker.resources is not None:
-        yield from pod_part_findings((*at, "resources"), picker.resources, RESOURCES)
-    if picker.template is not None:
-        yield from _template((*at, "template"), picker.template)
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
@@ -216,11 +217,11 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     spec = {} if template.get("spec") is None else template["spec"]
     whole = {**template, "spec": _add_picker_container(spec) if isinstance(spec, Mapping) else spec}
     for finding in pod_template_findings(at, whole, None):
-        # The user has not written the generated container that stands in for theirs.
+        # The container is generated: the user cannot fix it.
         generated = isinstance(spec, Mapping) and "containers" not in spec
         if generated and "containers" in finding.location:
             continue
-        # The generated template may hold what an override of an item leaves out.
+        # The generated template may contain fields that an override omits.
         if finding.rule == FIELD_REQUIRED.id and finding.location[-1] not in ("name", "image"):
             continue
         yield finding
@@ -250,27 +251,3 @@ def _add_picker_container(spec: Mapping[str, Any]) -> dict[str, Any]:
             for item in listed
         ],
     }
-
-
-def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
-    """Check the peers of a NetworkPolicy."""
-    if policy.gateway is not None and policy.gateway_namespace is not None:
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "gateway conflicts with gatewayNamespace; remove one of them",
-        )
-    if not policy.enabled and policy.model_fields_set - {"enabled"}:
-        yield error(FIELD_WITHOUT_EFFECT, at, "has no effect: it is not enabled; remove the rest")
-    for field, peers in (("gateway", policy.gateway or []), ("metrics", policy.metrics or [])):
-        yield from part_findings((*at, field), peers, NETWORK_PEERS)
-        for index, peer in enumerate(peers):
-            here = (*at, field, index)
-            yield from known_json_findings(here, peer)
-            if not peer:
-                # An empty peer is refused by the API server; an empty list would match everybody.
-                yield error(
-                    FIELD_REQUIRED,
-                    here,
-                    "must hold one of podSelector, namespaceSelector, ipBlock",
-                )

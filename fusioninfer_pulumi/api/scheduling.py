@@ -22,13 +22,13 @@ class GangMode(str, enum.Enum):
 class GangBackend(str, enum.Enum):
     """Gang-scheduling backend."""
 
-    VOLCANO = "Volcano"  #: a PodGroup holds the roles of a service, or of a serving group, together
-    KUEUE = "Kueue"  #: a queue admits each replica as a whole; nothing holds roles together
+    VOLCANO = "Volcano"  #: a PodGroup gang-schedules the roles of a service or serving group
+    KUEUE = "Kueue"  #: a queue admits each replica as a whole; roles are not a gang
     NATIVE = "Native"  #: Kubernetes' own PodGroup: a service, or a serving group, all or nothing
 
 
 class RequiredReplicas(str, enum.Enum):
-    """Which replicas of a role make up its minimum."""
+    """Replicas of a role that count toward its minimum."""
 
     ANY = "Any"  #: as many as it says, whichever: an optional one stands in for one that is lost
     LOWEST_ORDINALS = "LowestOrdinals"  #: those: the others are placed only while these are
@@ -48,18 +48,17 @@ class NetworkTopologyRuleArgs(SpecModel):
     """`hard` (default) or `soft`."""
 
     highest_tier_allowed: Count | None = None
-    """Highest tier of a HyperNode that holds all of the pods; required with `hard`."""
+    """Highest tier of a HyperNode that contains all of the pods; required with `hard`."""
 
 
 class NetworkTopologyArgs(SpecModel):
-    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+    """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     group_policy: NetworkTopologyRuleArgs | None = None
-    """For all pods of a gang: of a serving group, or of the service where there are no groups."""
+    """For all pods of a gang: of a serving group, or of the service if there are no groups."""
 
     role_policy: NetworkTopologyRuleArgs | None = None
-    """For the pods of each replica of a role; the PodGroup then has the form of
-    `subGroupPolicy`."""
+    """For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."""
 
 
 class GangPolicyArgs(SpecModel):
@@ -69,44 +68,43 @@ class GangPolicyArgs(SpecModel):
     """`Auto` (default), `On` or `Off`."""
 
     backend: Annotated[GangBackend, Field(strict=False)] = GangBackend.VOLCANO
-    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
-    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
-    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows
-    a minimum of each role."""
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`
+    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano
+    supports a minimum per role."""
 
     min_role_replicas: dict[str, Count] | None = None
-    """Replicas of each role that must be placed together; the others start as room appears. A
-    role that is not named needs all its replicas, 0 makes a role optional. By default the whole
-    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+    """Replicas of each role that are gang-scheduled; the others start when capacity is available. A
+    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole
+    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
 
     required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which
-    an optional replica that lacks room cannot take that of a required one in an update. But while
-    a required replica lacks room, no pod of the gang is placed, though others may run."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an
+    unschedulable optional replica cannot replace a required one during an update. But while a
+    required replica is unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool = False
-    """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while
-    the queue has room for them; off by default. Only the minimum counts where
-    `minRoleReplicas` is given."""
+    """Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only
+    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."""
 
     network_topology: NetworkTopologyArgs | None = None
-    """How close to each other in the network pods are placed; by default nothing is said. Needs
-    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."""
+    """Maximum network distance between pods; unlimited by default. Requires HyperNodes and
+    Volcano's scheduler plugin `network-topology-aware`."""
 
 
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
     scheduler_name: SchedulerName | None = None
-    """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:
-    Native`), else the cluster's."""
+    """Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:
+    Native`), else the cluster's default."""
 
     queue: NameOrOutput | None = None
-    """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is
+    """Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is
     required. May be an Output."""
 
     priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""
 
     gang_policy: GangPolicyArgs = default(GangPolicyArgs)
-    """What must be placed together."""
+    """Gang scheduling of the service's pods."""

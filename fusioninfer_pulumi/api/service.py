@@ -41,7 +41,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
 
 class ManifestMetadata(ServiceMetadata):
-    """Metadata of a manifest, where the name is not optional."""
+    """Metadata of a manifest; the name is required."""
 
     name: Name
     """Kubernetes name of the service."""
@@ -60,7 +60,7 @@ class InferenceServiceManifest(SpecModel):
     """Name, namespace, labels and annotations of the service."""
 
     spec: ServiceSpec
-    """Roles of the service, and settings for all of them."""
+    """The service's roles, and settings that apply to all of them."""
 
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     both = sorted(set(blocks[0]) & set(blocks[1]))
     if both:
-        raise rule_error(DUPLICATE_KEY, f"{both[0]} stands in both metadata and spec")
+        raise rule_error(DUPLICATE_KEY, f"{both[0]} is set in both metadata and spec")
     return {**rest, **blocks[0], **blocks[1]}
 
 

@@ -1,36 +1,22 @@
-"""What is judged of a service as it is written, before anything is built of it.
+"""Checks of roles and of whole services, before anything is built.
 
-Every field is valid by then: its model has refused the others. These checks hold what fields say of
-each other. They stand in `api`, not in `checks`, because the constructor of `InferenceServiceArgs`
-raises what they find. Each model's own rules stand beside its fields.
+Every field is valid already: its model has rejected other values. These checks are in `api`, not in
+`checks`, because the constructor of `InferenceServiceArgs` raises their findings. Checks of one
+model are its method `findings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.device_claims import claim_findings
+from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import parallelism_findings
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
-from fusioninfer_pulumi.api.kv_offloading import offloading_findings
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs, kv_transfer_findings
-from fusioninfer_pulumi.api.model import model_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.route import (
-    GatewayArgs,
-    HttpRouteArgs,
-    gateway_findings,
-    httproute_findings,
-    model_rewrite_findings,
-)
-from fusioninfer_pulumi.api.router import (
-    network_policy_findings,
-    picker_findings,
-)
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
-from fusioninfer_pulumi.api.spec_model import reject_fields
+from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
@@ -76,20 +62,19 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
     yield from _pod_metadata(spec)
     yield from _role_list(spec)
     for index, role in enumerate(spec.roles):
-        yield from role_findings(("roles", index), role, modelled=spec.model is not None)
+        yield from role_findings(("roles", index), role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             message = f"must be at most {MAX_COUNT} over all groups"
             got = f", got {spec.groups} x {role.replicas}"
             yield error(OUT_OF_RANGE, ("roles", index, "replicas"), message + got)
-    if spec.model is not None:
-        yield from model_findings(("model",), spec.model)
+    yield from check_model((), spec)
     yield from _gang_minima(spec)
 
 
-def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
-    """Check one role, each field of which is valid.
+def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
+    """Check the fields of a valid role against each other.
 
-    `modelled` is whether the service has a `model`: then the library can write the container.
+    `has_model` is whether the service has a `model`, so that the library can generate containers.
     """
     this = f"(this role is a {role.component_type.value})"
     if role.component_type is ComponentType.ROUTER:
@@ -99,23 +84,35 @@ def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[F
         return
     message = f"belongs to a role of componentType router {this}"
     yield from reject_fields(at, role, ROUTER_FIELDS, message)
-    yield from _templates(at, role, modelled=modelled)
-    if role.kv_transfer is not None:
-        yield from _kv_transfer((*at, "kvTransfer"), role, role.kv_transfer)
-    if role.kv_cache_offloading is not None:
-        yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
-    yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
+    yield from _templates(at, role, has_model=has_model)
+    if role.component_type is ComponentType.WORKER:
+        message = "belongs to a prefiller or a decoder (this role is a worker)"
+        yield from reject_fields(at, role, ["kv_transfer"], message)
+    elif role.component_type is ComponentType.PREFILLER and role.kv_transfer is not None:
+        message = "belongs to a decoder: only decode pods have a sidecar"
+        fields = ("engine_port", "sidecar")
+        yield from reject_fields((*at, "kvTransfer"), role.kv_transfer, fields, message)
+    yield from _duplicates((*at, "resourceClaims"), role.resource_claims or ())
     if not role.counted:
         message = "is required"
         if role.parallelism is not None:
             message += (
-                ": parallelism does not say how many pods a replica has (pipeline would, or data "
+                ": parallelism does not determine the pods per replica (pipeline does, or data "
                 "with dataLocal)"
             )
         yield error(FIELD_REQUIRED, (*at, "multinode", "nodeCount"), message)
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
+
+
+def _duplicates(at: Location, items: Sequence[RoleArgs | ResourceClaimArgs]) -> Iterator[Finding]:
+    """Yield an error for each item that has the name of an earlier one."""
+    first: dict[str, int] = {}
+    for index, item in enumerate(items):
+        if first.setdefault(item.name, index) != index:
+            message = f'"{item.name}" is also the name of {at[-1]}[{first[item.name]}]'
+            yield error(DUPLICATE_NAME, (*at, index, "name"), message)
 
 
 def _pod_metadata(spec: ServiceSpec) -> Iterator[Finding]:
@@ -142,15 +139,7 @@ def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> It
 
 def _role_list(spec: ServiceSpec) -> Iterator[Finding]:
     roles = spec.roles
-    seen: dict[str, int] = {}
-    for index, role in enumerate(roles):
-        first = seen.setdefault(role.name, index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                ("roles", index, "name"),
-                f'"{role.name}" is also the name of roles[{first}]',
-            )
+    yield from _duplicates(("roles",), roles)
     routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
     for index in routers[1:]:
         yield error(
@@ -186,7 +175,7 @@ def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
             )
 
 
-def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
+def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
@@ -194,7 +183,7 @@ def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Find
             message = "conflicts with template; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, name), message)
     elif not present:
-        if not modelled:
+        if not has_model:
             message = "is required: the pods that serve the model"
             if role.accelerator is not None or role.gpus is not None or role.engine is not None:
                 message += "; or give the service's model, and the library writes them"
@@ -206,13 +195,13 @@ def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Find
             yield error(FIELD_OUT_OF_PLACE, (*at, name), message)
     else:
         for name in sorted(set(separate) - set(present)):
-            yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
+            yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            left_out = name == "template" and modelled
+            left_out = name == "template" and has_model
             whole = _add_container(template, role) if left_out else template
             yield from pod_template_findings((*at, name), whole, role.container)
-    if not modelled or role.template is None:
+    if not has_model or role.template is None:
         message = "needs the service's model, and template in place of leaderTemplate"
         yield from reject_fields(at, role, ["engine"], message)
 
@@ -225,64 +214,46 @@ def _add_container(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, 
     return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}
 
 
-def _kv_transfer(at: Location, role: RoleArgs, transfer: KvTransferArgs) -> Iterator[Finding]:
-    if role.component_type is ComponentType.WORKER:
-        message = "belongs to a prefiller or a decoder (this role is a worker)"
-        yield error(FIELD_OUT_OF_PLACE, at, message)
-        return
-    if role.component_type is ComponentType.PREFILLER:
-        message = "belongs to a decoder: only decode pods have a sidecar"
-        yield from reject_fields(at, transfer, ("engine_port", "sidecar"), message)
-    yield from kv_transfer_findings(at, transfer)
-
-
 def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
+    picker, route, gateway = role.endpoint_picker, role.httproute, role.gateway
     if role.endpoint_picker_config is not None:
         message = "conflicts with endpointPickerConfig; remove one of them"
-        fields = ("strategy", "scorers")
-        yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
-    if not role.picks_endpoints:
-        yield from _without_picker(at, role)
-    elif role.endpoint_picker is not None:
-        chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
-        disaggregated = chosen and role.endpoint_picker_config is None
-        place = (*at, "endpointPicker")
-        yield from picker_findings(place, role.endpoint_picker, disaggregated=disaggregated)
-    if role.httproute is not None:
-        yield from httproute_findings((*at, "httproute"), role.httproute)
-    if role.gateway is not None:
-        yield from _gateway(at, role.gateway, role.httproute)
-    yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites or ())
-    if role.network_policy is not None:
-        yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
-
-
-def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    """Check that a router without an endpoint picker asks nothing of one, nor of its pool."""
-    message = "has no effect with endpointPicker.enabled: false; remove one of them"
-    picker, route = role.endpoint_picker, role.httproute
-    yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
-    if picker is not None:
+        chosen = ("strategy", "scorers")
+        yield from reject_fields(at, role, chosen, message, FIELDS_EXCLUDE_EACH_OTHER)
+    if not role.picks_endpoints and picker is not None:
+        message = "has no effect with endpointPicker.enabled: false; remove one of them"
+        yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
         fields = sorted(picker.model_fields_set - {"enabled"})
         place = (*at, "endpointPicker")
         yield from reject_fields(place, picker, fields, message, FIELD_WITHOUT_EFFECT)
-    if route is not None:
-        place = (*at, "httproute")
-        yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
-
-
-def _gateway(at: Location, gateway: GatewayArgs, route: HttpRouteArgs | None) -> Iterator[Finding]:
-    yield from gateway_findings((*at, "gateway"), gateway)
-    if route is None:
-        return
-    external, alone = route.external_field, {"implementation"}
-    if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "gateway"),
-            f"would be a Gateway without a route (httproute.{external}); remove it, or leave "
-            "implementation alone, or give refs",
-        )
-    if gateway.refs and route.parent_refs:
-        message = "conflicts with gateway.refs; remove one of them"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
+        if route is not None:
+            place = (*at, "httproute")
+            yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
+    elif picker is not None and (
+        role.strategy not in (None, Strategy.PD_DISAGGREGATION)
+        or role.endpoint_picker_config is not None
+    ):
+        message = "is the threshold of pd-disaggregation; remove it, or choose that strategy"
+        yield from reject_fields((*at, "endpointPicker"), picker, ["threshold"], message)
+    if gateway is not None and route is not None:
+        external, alone = route.external_field, {"implementation"}
+        if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
+            message = (
+                f"would be a Gateway without a route (httproute.{external}); remove it, or set "
+                "only implementation, or set refs"
+            )
+            yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
+        if gateway.refs and route.parent_refs:
+            message = "conflicts with gateway.refs; remove one of them"
+            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
+    names: set[str | None] = set()
+    for index, rewrite in enumerate(role.model_rewrites or ()):
+        here = (*at, "modelRewrites", index)
+        for number, name in enumerate(rewrite.models or [None]):
+            if name in names and name is None:
+                message = "has no models, and neither has another one; name them"
+                yield error(DUPLICATE_NAME, here, message)
+            elif name in names:
+                message = f'"{name}" is rewritten already; remove one'
+                yield error(DUPLICATE_NAME, (*here, "models", number), message)
+            names.add(name)

@@ -97,7 +97,7 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Component types that clients may be sent to without an endpoint picker that pairs them.
 
     A prefill pod answers with the first token only, so with prefill and decode it is the
-    decoders; not workers beside them, as one Service cannot select two types out of three.
+    decoders; not additional workers, as one Service cannot select two types out of three.
     """
     if is_prefill_decode(roles):
         return (ComponentType.DECODER,)

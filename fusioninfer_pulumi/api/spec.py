@@ -26,7 +26,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel, default
 
 
 class ServiceMetadata(SpecModel):
-    """The service's own metadata: put on its objects, never on its pods."""
+    """Metadata of the service: set on its objects, never on its pods."""
 
     name: Name | None = None
     """Kubernetes name of the service; by default the component's logical name."""
@@ -42,63 +42,64 @@ class ServiceMetadata(SpecModel):
 
 
 class ServiceSpec(SpecModel):
-    """Roles of the service, and settings for all of them."""
+    """The service's roles, and settings that apply to all of them."""
 
     roles: list[RoleArgs] = Field(min_length=1, max_length=1000)
-    """The service's roles, at least one of which serves."""
+    """Roles of the service; at least one must serve the model."""
 
     groups: Count | None = None
-    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
-    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
-    default there are no groups, and a role's `replicas` are those of the service."""
+    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
+    prefill and decode pods. Object names then contain the group's index, even if there is only one
+    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
+    those of the service."""
 
     model: ModelArgs | None = None
-    """The model that all roles serve: where its files come from, its name, adapters and cache; by
-    default the pod templates say it."""
+    """The model that all roles serve: its source, name, adapters and cache. By default the pod
+    templates define it."""
 
     engine: EngineArgs | None = None
-    """The engine of roles whose container the library writes: those without a template, or with
-    one that names no image. By default vLLM, in the release that `plan` shows."""
+    """The engine of roles whose container the library generates: roles without a template, or whose
+    template has no image. Default: vLLM, in the release that `plan` prints."""
 
     image_registry: Registry | None = None
-    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
-    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
-    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
-    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
+    """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
+    endpoint picker, the sidecar of decode pods, and the model fetcher. It replaces the registry in
+    the image name: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default images come from each project's registry."""
 
     scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
 
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
-    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
-    own rolling update and a scale subresource; a live service cannot change it. By default
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
+    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
     `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
-    """How the roles are placed on node pools in relation to each other; read by `place` and
-    `--inventory` only."""
+    """Placement of the roles on node pools relative to each other; used only by `place` and
+    `--inventory`."""
 
     rollout: RolloutArgs = default(RolloutArgs)
-    """How pod templates change: pace, order, halt."""
+    """How pod template changes are rolled out: batch size, order, timeout."""
 
     wait: WaitArgs = default(WaitArgs)
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
-    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+    """PodDisruptionBudget for each serving role that does not set its own; none by default."""
 
     monitoring: MonitoringArgs | None = None
-    """Monitors of the Prometheus operator for engines and picker; none by default."""
+    """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | None = None
-    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
-    beyond them are refused."""
+    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
+    outside of the bounds are rejected."""
 
     tracing: TracingArgs | None = None
-    """OpenTelemetry traces of picker and engines; none by default."""
+    """OpenTelemetry traces of the endpoint picker and the engines; none by default."""
 
     pod_labels: LabelMapOrOutput = Field(default_factory=dict)
-    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    """Labels of the pods of all roles, such as a cost center; values may be Outputs. A change
     restarts the pods."""
 
     pod_annotations: AnnotationMap = Field(default_factory=dict)

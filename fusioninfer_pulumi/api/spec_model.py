@@ -52,7 +52,7 @@ def _docstrings() -> dict[str, str]:
 
 
 class SpecModel(BaseModel):
-    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
+    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys rejected.
 
     Raises:
         InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
@@ -61,7 +61,7 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Accept the fields by name; editors show the meaning, default and unit of each.
 
-        Type checkers read the stub of the module: constructors take more than fields hold.
+        Type checkers read the stub of the module: constructors accept more types than fields have.
         """
         try:
             super().__init__(**fields)
@@ -74,7 +74,7 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Let `help()` show what may be written for each field, and what it means."""
+        """Let `help()` show the type and meaning of each field."""
         cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
         cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
 
@@ -90,6 +90,7 @@ class SpecModel(BaseModel):
         populate_by_name=True,
         extra="forbid",
         strict=True,
+        allow_inf_nan=False,
         frozen=True,
         defer_build=True,
         serialize_by_alias=True,
@@ -107,6 +108,24 @@ class SpecModel(BaseModel):
                         f"{field.alias} and {name} are the same field; remove one of them",
                     )
         return data
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the model's fields, each of which is valid, against each other."""
+        del at
+        return iter(())
+
+
+def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
+    """Check a valid model and every model in its fields."""
+    yield from model.findings(at)
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name) if name in model.model_fields_set else None
+        below = (*at, field.alias or name)
+        if isinstance(value, SpecModel):
+            yield from check_model(below, value)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(item, SpecModel):
+                yield from check_model((*below, index), item)
 
 
 def default(model: type[SpecModel]) -> Any:
@@ -131,6 +150,14 @@ def reject_fields(
 ) -> Iterator[Finding]:
     """Yield an error for each of these fields that is set."""
     return (error(rule, (*at, name), message) for name in set_fields(model, names))
+
+
+def reject_conflict(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
+    """Yield an error if more than one of these fields is set."""
+    present = list(set_fields(model, names))
+    if len(present) > 1:
+        message = f"{present[0]} conflicts with {present[1]}; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
 
 
 def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:

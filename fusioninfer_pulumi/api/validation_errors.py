@@ -1,6 +1,6 @@
 """Pydantic's errors as findings: which rule, which field, which value, and what is allowed.
 
-Checks of our own inside of models raise `rule_error`: its type is the rule's id.
+Validators of models raise `rule_error`: its type is the rule's id.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
 def _length_finding(at: Location, context: Mapping[str, Any]) -> Finding:
     """What is wrong with the length of a list."""
     if "min_length" in context:
-        message = f"must hold at least {context['min_length']} item, got none"
+        message = f"must contain at least {context['min_length']} item, got none"
         return error(FIELD_REQUIRED, at, message)
-    message = f"must hold at most {context['max_length']} items, got {context['actual_length']}"
+    message = f"must contain at most {context['max_length']} items, got {context['actual_length']}"
     return error(OUT_OF_RANGE, at, message)
 
 
@@ -176,7 +176,7 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
 def _describe_location(location: Sequence[str | int]) -> str:
     """The mapping at a location, as a finding names it."""
     inside = tuple(location[1:] if location[:1] == ("spec",) else location)
-    return format_path(inside) if inside else "the service, beside roles"
+    return format_path(inside) if inside else "the service, next to roles"
 
 
 def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[str]:

@@ -9,7 +9,6 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.operations.disruption_budgets import count_kept_replicas
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -19,7 +18,6 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
-    OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -67,7 +65,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args = monitoring.args
-    target_findings = [*_readers(built, args), *_picker_monitor(args, built.plan.picker)]
+    target_findings = [*_readers(args), *_picker_monitor(args, built.plan.picker)]
     yield from target_findings
     for role in monitoring.engines:
         yield from _engine_monitor(role)
@@ -76,16 +74,13 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
         yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 
 
-def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Check the labels of monitors, alerts and dashboards, and the namespace of queries."""
+def _readers(args: MonitoringArgs) -> Iterator[Finding]:
+    """Check the labels of monitors, alerts and dashboards."""
     at: Location = ("monitoring",)
     own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
-        if is_output(built.plan.namespace):
-            message = "its queries contain the namespace: pass it as a string, not an Output"
-            yield error(OUTPUT_NOT_ALLOWED, (*at, field), message)
         own_labels += [
             (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
         ]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     OWNED_FLAGS,
@@ -40,7 +39,6 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
-    OUTPUT_NOT_ALLOWED,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
     UNKNOWN_VALUE,
@@ -213,22 +211,13 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 
 def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the metrics endpoint, and name the kind that the release requires."""
-    at, epp_args, family = parts.at, epp.args, epp.family
-    metrics = (*at, "endpointPicker", "metrics")
-    if epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
-        yield error(
-            OUTPUT_NOT_ALLOWED,
-            metrics,
-            "Authenticated needs a cluster-wide name that contains the namespace: pass it as a "
-            "string, not an Output",
-        )
-    if family.needs_inference_objective_crd:
+    """Name the kind that the release requires."""
+    if epp.family.needs_inference_objective_crd:
         yield info(
             CLUSTER_MUST_HAVE,
-            (*at, "endpointPicker", "image"),
-            f"{family.name} requires the kind InferenceObjective (inference.networking.x-k8s.io), "
-            "which releases up to v1.5.0 install",
+            (*parts.at, "endpointPicker", "image"),
+            f"{epp.family.name} requires the kind InferenceObjective "
+            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
 
 

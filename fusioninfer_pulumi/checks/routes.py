@@ -17,7 +17,6 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.endpoint import refusal, select_listeners
 from fusioninfer_pulumi.routing.gateway_implementations import (
     IMPLEMENTATIONS,
@@ -32,7 +31,6 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.routing.service_gateway import find_implementation
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
-    OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -339,13 +337,6 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
                     f"{grant.to_name} without a ReferenceGrant in its namespace; referenceGrants: "
                     "true creates it",
                 )
-        elif created and is_output(namespace):
-            yield error(
-                OUTPUT_NOT_ALLOWED,
-                grant.at,
-                "the ReferenceGrant's name contains the service's namespace: pass it as a string, "
-                "not an Output",
-            )
         elif not created:
             yield warning(
                 REFERENCE_GRANT_MISSING,

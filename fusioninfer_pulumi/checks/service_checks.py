@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
@@ -15,9 +16,15 @@ from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT, NAME_TOO_LONG, SET_BY_LIBRARY
+from fusioninfer_pulumi.rules.common import (
+    INVALID_FORMAT,
+    NAME_TOO_LONG,
+    OUTPUT_NOT_ALLOWED,
+    SET_BY_LIBRARY,
+)
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
@@ -46,6 +53,30 @@ def _name(built: BuiltService) -> Iterator[Finding]:
             ("metadata", "name"),
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
+        )
+
+
+def _namespace(built: BuiltService) -> Iterator[Finding]:
+    """Check that names and queries that contain the namespace can be written."""
+    plan, monitoring = built.plan, built.args.monitoring
+    if not is_output(plan.namespace):
+        return
+    features = {
+        "monitoring.alerts": monitoring is not None and monitoring.alerts is not None,
+        "monitoring.dashboards": monitoring is not None and monitoring.dashboards is not None,
+        "endpointPicker.metrics Authenticated": plan.picker is not None
+        and plan.picker.epp.args.metrics is MetricsMode.AUTHENTICATED,
+        "referenceGrants": plan.routing is not None
+        and bool(plan.routing.args.reference_grants)
+        and any(grant.from_namespace is plan.namespace for grant in plan.routing.grants),
+    }
+    used = [name for name, is_used in features.items() if is_used]
+    if used:
+        yield error(
+            OUTPUT_NOT_ALLOWED,
+            ("metadata", "namespace"),
+            f"is part of names or queries of {', '.join(used)}: pass the string, and depend on the "
+            "Namespace with ResourceOptions(depends_on=[...]); got a pulumi Output",
         )
 
 
@@ -171,6 +202,7 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     model_findings,
     _name,
+    _namespace,
     _role_names,
     _name_lengths,
     _service_name,

@@ -172,11 +172,11 @@ def convert(options: argparse.Namespace) -> int:
     services = [document.args for document in source.planned]
     manifests = [dict(document.manifest) for document in source.planned]
     if options.expand:
-        from fusioninfer_pulumi.loading.validate import written
+        from fusioninfer_pulumi.loading.validate import to_manifest
         from fusioninfer_pulumi.presets.expansion import expand
 
         services = [expand(args).args for args in services]
-        manifests = [written(args) for args in services]
+        manifests = [to_manifest(args) for args in services]
     if options.output == "python":
         from fusioninfer_pulumi.cli.python_program import python_program
 

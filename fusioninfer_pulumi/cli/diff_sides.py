@@ -123,8 +123,8 @@ def _at_revision(source: str, revision: str) -> Iterator[Path]:
     top = _git(folder, "rev-parse", "--show-toplevel")
     inside = Path(_git(folder, "rev-parse", "--show-prefix"), path.relative_to(folder))
     try:
-        asked = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-        commit = _git(folder, *asked)
+        arguments = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        commit = _git(folder, *arguments)
     except _RevisionError:
         raise _RevisionError(f"no such revision: {one_line(revision)}") from None
     with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as directory:

@@ -23,10 +23,10 @@ class PlannedDocument:
     Attributes:
         origin: Its file and position.
         plan: Plan of its service, None for an invalid service or another kind.
-        findings: Each after the origin of the document that it is about: a service may be made of
+        findings: Each with the origin of its document, because a service may consist of
             several.
-        loaded: The document, None where a program made the plan or the file cannot be read.
-        provider: Name of the Kubernetes provider, where a program made the plan.
+        loaded: The document, None for a service of a program, or an unreadable file.
+        provider: Name of the Kubernetes provider of a service of a program.
     """
 
     origin: Origin

@@ -35,7 +35,7 @@ from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
 from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -247,21 +247,6 @@ def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, 
     return inputs
 
 
-class RejectedServiceError(InvalidServiceError, pulumi.RunError):
-    """Errors of a service: Pulumi prints a `RunError` without a traceback."""
-
-    def __str__(self) -> str:
-        pairs = zip(self.titles, self.findings, strict=True)
-        return "\n".join(
-            f"{title}: {with_rule(f)}" if title else with_rule(f) for title, f in pairs
-        )
-
-
-def with_rule(finding: Finding) -> str:
-    """Return a finding as one line, with its rule in brackets."""
-    return f"{finding} [{finding.rule}]" if finding.rule else str(finding)
-
-
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
     """Log the warnings among findings, and the infos with `--debug`."""
     for finding in problems:
@@ -277,7 +262,7 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
     """Raise the errors among findings, if there are any."""
     errors = findings.errors(problems)
     if errors:
-        raise RejectedServiceError(errors, title)
+        raise InvalidServiceError(errors, title)
 
 
 def _describe_mixed_pairs(

@@ -134,265 +134,267 @@ if TYPE_CHECKING:
 
 
 class AlertsArgsDict(TypedDict, total=False):
-    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+    """Alerts of a service, as a PrometheusRule; `{}` enables all of them."""
 
     labels: Mapping[str, str]
-    """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
+    """Labels of every alert, which Alertmanager may use for routing, such as `team: search`."""
 
     runbook: str | None
-    """Page with a section for each alert, linked from its `runbook_url`; by default that of
-    fusioninfer-pulumi's documentation."""
+    """URL of a page with a section for each alert, for the annotation `runbook_url`;
+    fusioninfer-pulumi's documentation by default."""
 
 
 class AutoscalingArgsDict(TypedDict, total=False):
-    """Scales the replicas of a role; needs `layout: PerRole`."""
+    """Autoscaling of a role; requires `layout: PerRole`."""
 
     engine: AutoscalingEngine | Literal["HPA", "KEDA"]
     """`HPA` (default) or `KEDA`."""
 
     min_replicas: int
-    """Fewest replicas; 0 only with KEDA."""
+    """Minimum number of replicas; 0 only with KEDA."""
 
     max_replicas: Required[int]
-    """Most replicas."""
+    """Maximum number of replicas."""
 
     target: AutoscalingTarget | Literal["latency", "throughput", "queue"] | None
-    """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
-    and of the endpoint picker, for the service alone."""
+    """`latency`, `throughput` or `queue`: generated metrics and target values for the engine and
+    the endpoint picker, limited to this service."""
 
     target_requests: float | None
-    """Requests for each replica, in place of the library's: in flight for `latency` (100), waiting
-    for the other targets (5)."""
+    """Requests per replica, replacing the default: running requests for `latency` (100), waiting
+    requests for the other targets (5)."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
-    """What the replicas follow, beside `target`; of several, the one that asks for most of them
-    counts."""
+    """Metrics in addition to `target`. The metric that requires the most replicas applies."""
 
     prometheus: str | None
-    """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
+    """`KEDA`: address of Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
 
     keda: KedaArgs | KedaArgsDict | None
-    """`KEDA`: further fields of the ScaledObject, as it calls them."""
+    """`KEDA`: additional fields of the ScaledObject, under KEDA's names."""
 
     behavior: Mapping[str, Any] | None
-    """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""
+    """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
 
 class AutoscalingMetricArgsDict(TypedDict, total=False):
-    """One metric, with the value that a replica may have of it."""
+    """A metric, with its target value per replica."""
 
     name: str | None
-    """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
+    """`HPA`: name of the metric in the metrics API; `KEDA`: name of the trigger."""
 
     source: MetricSource | Literal["Pods", "External"] | None
     """`HPA`: `Pods` (default) or `External`."""
 
     selector: Mapping[str, str]
-    """`HPA`: labels of the metric's series."""
+    """`HPA`: label selector of the metric."""
 
     query: str | None
-    """`KEDA`: the PromQL query; its result is divided by the replicas."""
+    """`KEDA`: PromQL query; its result is divided by the number of replicas."""
 
     target: Required[str | float]
-    """Value for one replica, such as `5`: above it there will be more of them."""
+    """Target value per replica, such as `5`; above it the autoscaler adds replicas."""
 
     unsafe_ssl: bool
-    """`KEDA`: whether the Prometheus may have a certificate of any authority."""
+    """`KEDA`: whether to skip verification of Prometheus' certificate."""
 
 
 class CacheArgsDict(TypedDict, total=False):
-    """A volume that keeps model files for all pods of the service."""
+    """A volume that caches model files for all pods of the service."""
 
     claim_name: Input[str] | None
-    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
+    """Name of an existing PersistentVolumeClaim; mutually exclusive with `storage`. May be an
+    Output."""
 
     storage: StorageArgs | StorageArgsDict | None
     """A claim that the service creates."""
 
     mount_path: str
-    """Where it is mounted."""
+    """Mount path of the volume."""
 
     warm_up: bool
-    """Whether a Job fills it before the pods are made, which then only read it. Without it,
-    engines download into it."""
+    """Whether a Job downloads the model before the pods are created, which then mount the cache
+    read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool
-    """Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at
-    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name
-    such a path. Needs `warmUp`."""
+    """Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at
+    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
+    contain such a path. Requires `warmUp`."""
 
     read_only: bool
-    """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
-    model's files. Needs `warmUp`."""
+    """Whether pods mount the downloaded files read-only; `false` is for engines that write next to
+    the model files. Requires `warmUp`."""
 
     job: WarmUpJobArgs | WarmUpJobArgsDict
-    """The Job."""
+    """The warm-up Job."""
 
 
 class ClaimReferenceArgsDict(TypedDict, total=False):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     name: Required[Input[str]]
-    """Name of the claim; several pods need one that is `ReadWriteMany`."""
+    """Name of the claim; must be `ReadWriteMany` if several pods use it."""
 
     path: str | None
-    """Folder in the claim, by default its root."""
+    """Directory in the claim; its root by default."""
 
 
 class ClaimTierArgsDict(TypedDict, total=False):
-    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
+    """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
     spec: Mapping[str, Any] | None
-    """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
+    """The spec of a claim that is created and deleted with each pod (an ephemeral volume)."""
 
     ref: ClaimReferenceArgs | ClaimReferenceArgsDict | None
     """An existing claim, whose content outlives the pods."""
 
 
 class DashboardsArgsDict(TypedDict, total=False):
-    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+    """Grafana dashboards as a ConfigMap; `{}` works with the sidecar of Grafana's Helm chart."""
 
     labels: Mapping[str, str]
-    """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
+    """Labels by which the sidecar selects ConfigMaps; `grafana_dashboard: "1"` by default."""
 
     folder: str | None
-    """Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."""
+    """Grafana folder, set as the annotation `grafana_folder`; the sidecar's default if not set."""
 
 
 class DeviceArgsDict(TypedDict, total=False):
-    """Accelerators of a pool."""
+    """Accelerators of a node pool."""
 
     memory: str | int | None
-    """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
-    without it."""
+    """Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not
+    placed on this pool."""
 
     attributes: Mapping[str, str]
-    """Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."""
+    """Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."""
 
 
 class DeviceRequirementArgsDict(TypedDict, total=False):
     """Requirements for each accelerator of a role."""
 
     attributes: Mapping[str, str | Sequence[str]]
-    """Attributes of the pool's devices and the values that are allowed, one or a list:
-    `{model: [H100, H200]}`."""
+    """Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,
+    H200]}`."""
 
     min_memory: str | int | None
-    """Least memory of one accelerator, such as `80Gi`; by default any."""
+    """Minimum memory of an accelerator, such as `80Gi`; any by default."""
 
 
 class DisruptionBudgetArgsDict(TypedDict, total=False):
-    """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
+    """A PodDisruptionBudget per role, counted in replicas; `{}` allows one disruption at a time."""
 
     max_unavailable: int | str | None
-    """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at
-    least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."""
+    """Replicas that evictions may take down at a time, as a number or a percentage (rounded down,
+    at least 1 unless 0%); 1 by default. 0 blocks all evictions, including node drains."""
 
     min_available: int | str | None
-    """In its place: replicas that stay up, a count or a percentage (rounded up)."""
+    """Replicas that must stay available, as a number or a percentage (rounded up); mutually
+    exclusive with `maxUnavailable`."""
 
     unhealthy_pods: UnhealthyPods | Literal["AlwaysAllow", "IfHealthyBudget"]
-    """`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that
-    are not ready may be evicted when the budget is used up."""
+    """Whether pods that are not ready may be evicted while the budget is exhausted: `AlwaysAllow`
+    (default) or `IfHealthyBudget` (Kubernetes' default)."""
 
 
 class EmptyDirTierArgsDict(TypedDict, total=False):
-    """The node's disk: each pod has its own, which ends with it."""
+    """The node's disk, as an `emptyDir` of each pod."""
 
     size: Required[str | int]
-    """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
+    """Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."""
 
 
 class EndpointPickerArgsDict(TypedDict, total=False):
-    """The endpoint picker: the program that chooses a pod for each request."""
+    """The endpoint picker (EPP): chooses a pod for each request."""
 
     enabled: bool
-    """Whether there is one. Without it the route leads to a Service, which spreads requests without
-    regard to caches and queues, and there is no InferencePool."""
+    """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
+    caches and queues, and there is no InferencePool."""
 
     image: Input[str] | None
-    """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
-    Output, together with `family`."""
+    """Image. Default: the inference extension's endpoint picker, or llm-d's for
+    `pd-disaggregation`. May be an Output, together with `family`."""
 
     family: str | None
-    """Release of the image, where its name and tag do not say so: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` of the inference extension, `llm-d-0.9` or `llm-d-0.10`."""
+    """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
 
     replicas: int
-    """Pods; with several of them one leads and the others stand by."""
+    """Number of pods. With several, one is the leader and the others are on standby."""
 
     resources: Mapping[str, Any] | None
-    """Resources of its container, in place of the default requests."""
+    """Resources of its container, replacing the default requests."""
 
     template: Mapping[str, Any] | None
-    """Overrides of its pod template, merged into the generated one: mappings key by key, lists of
-    named items (containers, volumes, env) by name. Its container is named `epp`."""
+    """Overrides of its pod template, merged into the generated one: mappings by key, lists of named
+    items (containers, volumes, env) by name. Its container is named `epp`."""
 
     args: Sequence[str] | None
-    """More command line flags; those that the library sets are refused."""
+    """Additional command-line flags; flags that the library sets are rejected."""
 
     log_verbosity: int
     """Log level, from 0 to 10."""
 
     failure_mode: FailureMode | Literal["FailOpen", "FailClose"] | None
-    """What the gateway does without the picker; by default `FailOpen`."""
+    """What the gateway does if the endpoint picker is unavailable; `FailOpen` by default."""
 
     metrics: MetricsMode | Literal["Off", "Authenticated", "Unauthenticated"] | Literal[False]
-    """Who may read its metrics; by default no one."""
+    """Who may read its metrics; no one by default."""
 
     flow_control: bool | None
-    """Whether it holds requests while there is no pod, or the KV caches of all pods are full; by
-    default where `autoscaling.target` needs it. Without it a request is answered 503 while there
-    is no pod. Up to v1.3 it also holds them while more than 5 requests wait in each pod."""
+    """Whether it queues requests while there is no pod, or while the KV caches of all pods are
+    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status
+    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each
+    pod."""
 
     threshold: int | None
-    """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
-    cache before a prefill pod computes it; by default 0, every prompt."""
+    """With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod
+    computes it; 0 by default, every prompt."""
 
     group_pairing: GroupPairing | Literal["Strict", "Preferred"] | None
-    """With `pd-disaggregation` and `groups`: `Strict` (default) draws a group that has both parts
-    for each request, and nothing leaves it; `Preferred` takes the best decode pod of all groups,
-    and a prefill pod of another group where that group has none."""
+    """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
+    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a
+    prefill pod of another group if its group has none."""
 
     tls: PickerTlsArgs | PickerTlsArgsDict
-    """TLS between the gateway and the picker."""
+    """TLS between the gateway and the endpoint picker."""
 
 
 class EngineArgsDict(TypedDict, total=False):
-    """Which engine a role runs, and in which release, where its template names no image.
+    """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace."""
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence."""
 
     name: EngineName | Literal["vllm", "sglang"]
     """`vllm` (default) or `sglang`."""
 
     version: str | None
-    """Its release, such as `0.32.0`; by default the one that this version of the library names,
-    which `plan` shows."""
+    """Release, such as `0.32.0`; by default the one that this version of the library uses, which
+    `plan` prints."""
 
 
 class FetcherArgsDict(TypedDict, total=False):
-    """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
+    """The container that downloads models: in the warm-up Job, or as an init container."""
 
     image: Input[str]
-    """Its image, by default KServe's storage-initializer; may be an Output."""
+    """Image; KServe's storage-initializer by default. May be an Output."""
 
     command: Sequence[str]
-    """What fetches: it gets a source and a folder as its last two arguments."""
+    """Command; the source and the target directory are appended as arguments."""
 
     env: Sequence[Mapping[str, Any]]
-    """More variables, such as proxies or mirrors."""
+    """Additional environment variables, such as proxies or mirrors."""
 
     resources: Mapping[str, Any] | None
-    """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
+    """Resources, replacing the default requests (100m CPU, 512Mi memory)."""
 
     security_context: Mapping[str, Any] | None
-    """Its security context, in place of an unprivileged one of user 1000."""
+    """Security context, replacing the default: unprivileged, user 1000."""
 
 
 class FileSystemTierArgsDict(TypedDict, total=False):
-    """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
+    """A directory for KV cache blocks: in an `emptyDir`, or in a claim (`pvc`)."""
 
     empty_dir: EmptyDirTierArgs | EmptyDirTierArgsDict | None
     """The node's disk."""
@@ -408,38 +410,38 @@ class GangPolicyArgsDict(TypedDict, total=False):
     """`Auto` (default), `On` or `Off`."""
 
     backend: GangBackend | Literal["Volcano", "Kueue", "Native"]
-    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
-    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
-    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows
-    a minimum of each role."""
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`
+    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano
+    supports a minimum per role."""
 
     min_role_replicas: Mapping[str, int] | None
-    """Replicas of each role that must be placed together; the others start as room appears. A
-    role that is not named needs all its replicas, 0 makes a role optional. By default the whole
-    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+    """Replicas of each role that are gang-scheduled; the others start when capacity is available. A
+    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole
+    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
 
     required_replicas: RequiredReplicas | Literal["Any", "LowestOrdinals"]
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which
-    an optional replica that lacks room cannot take that of a required one in an update. But while
-    a required replica lacks room, no pod of the gang is placed, though others may run."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an
+    unschedulable optional replica cannot replace a required one during an update. But while a
+    required replica is unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool
-    """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while
-    the queue has room for them; off by default. Only the minimum counts where
-    `minRoleReplicas` is given."""
+    """Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only
+    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."""
 
     network_topology: NetworkTopologyArgs | NetworkTopologyArgsDict | None
-    """How close to each other in the network pods are placed; by default nothing is said. Needs
-    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."""
+    """Maximum network distance between pods; unlimited by default. Requires HyperNodes and
+    Volcano's scheduler plugin `network-topology-aware`."""
 
 
 class GatewayArgsDict(TypedDict, total=False):
-    """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
+    """References to existing Gateways (`refs`), or the spec of a Gateway to create."""
 
     implementation: str | None
-    """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; the class name does not say it.
-    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
+    """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
+    or `gke`. The library generates the additional objects that it requires, which it cannot infer
+    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is
+    created."""
 
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
     """Existing Gateways; without it a Gateway is created."""
@@ -449,81 +451,81 @@ class GatewayArgsDict(TypedDict, total=False):
     an Output."""
 
     listeners: Sequence[Mapping[str, Any]] | None
-    """Its listeners; by default HTTP on port 80."""
+    """Listeners; HTTP on port 80 by default."""
 
     addresses: Sequence[Mapping[str, Any]] | None
-    """Its addresses."""
+    """Addresses."""
 
     infrastructure: Mapping[str, Any] | None
-    """Labels, annotations and parameters of what the implementation creates for it."""
+    """Labels, annotations and parameters of the infrastructure that the implementation creates."""
 
     allowed_listeners: Mapping[str, Any] | None
-    """Which ListenerSets may add listeners to it."""
+    """ListenerSets that may add listeners."""
 
     tls: Mapping[str, Any] | None
-    """TLS of the Gateway as a whole."""
+    """TLS settings of the whole Gateway."""
 
     default_scope: str | None
-    """Whether it is a default Gateway (Gateway API 1.4, experimental)."""
+    """Scope as a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: Mapping[str, Input[str]]
     """Annotations of the Gateway object; values may be Outputs."""
 
 
 class GatewayRefArgsDict(TypedDict, total=False):
-    """A Gateway that exists already."""
+    """An existing Gateway."""
 
     name: Required[str]
-    """Its name."""
+    """Name of the Gateway."""
 
     namespace: Input[str] | None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the Gateway; the service's by default. May be an Output."""
 
     section_name: str | None
-    """The one listener to attach to, by default all that take the route."""
+    """Name of the listener to attach to; by default all that accept the route."""
 
     port: int | None
-    """The listeners' port to attach to, by default any."""
+    """Port of the listeners to attach to; any by default."""
 
     listeners: Sequence[Mapping[str, Any]] | None
-    """The Gateway's listeners as far as they are known: with them the attachment is checked and
-    the endpoint has the right scheme and port. They are not written anywhere."""
+    """Listeners of the Gateway, if known: used to check the attachment and to compute the
+    endpoint's scheme and port. They are not written to the cluster."""
 
 
 class HttpRouteArgsDict(TypedDict, total=False):
-    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+    """The spec of the service's HTTPRoute; or which other route leads to the service."""
 
     parent_refs: Sequence[Mapping[str, Any]] | None
-    """Gateways that the route attaches to; by default those of `gateway`."""
+    """Gateways that the route attaches to; those of `gateway` by default."""
 
     hostnames: Sequence[Input[str]] | None
-    """Host names that the route answers to; each may be an Output."""
+    """Host names of the route; each may be an Output."""
 
     rules: Sequence[Mapping[str, Any]] | None
-    """Rules; one without `backendRefs` leads to the service's pool, and so does the default."""
+    """Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."""
 
     use_default_gateways: str | None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
 
     split: Sequence[SplitArgs | SplitArgsDict] | None
-    """Shares of other services in the requests of the rules without `backendRefs`; by default none.
-    Not every gateway takes several pools in one rule (docs/routing.md)."""
+    """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
+    every gateway supports several pools in one rule (docs/routing.md)."""
 
     routed_by: str | None
-    """The service whose route leads to this one's pool; none is made here then."""
+    """Name of the service whose route leads to this service's pool; no route is created here."""
 
     refs: Sequence[HttpRouteRefArgs | HttpRouteRefArgsDict] | None
-    """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
+    """HTTPRoutes created elsewhere that lead to this service's pool; no route is created here."""
 
 
 class HttpRouteRefArgsDict(TypedDict, total=False):
-    """An HTTPRoute that is made elsewhere."""
+    """An HTTPRoute that is created elsewhere."""
 
     name: Required[str]
-    """Its name."""
+    """Name of the HTTPRoute."""
 
     namespace: Input[str] | None
-    """Its namespace, by default the service's; may be an Output."""
+    """Namespace of the HTTPRoute; the service's by default. May be an Output."""
 
 
 class InferenceServiceArgsDict(TypedDict, total=False):
@@ -545,60 +547,61 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Annotations of every object; values may be Outputs."""
 
     roles: Required[Sequence[RoleArgs | RoleArgsDict]]
-    """The service's roles, at least one of which serves."""
+    """Roles of the service; at least one must serve the model."""
 
     groups: int | None
-    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
-    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
-    default there are no groups, and a role's `replicas` are those of the service."""
+    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
+    prefill and decode pods. Object names then contain the group's index, even if there is only one
+    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
+    those of the service."""
 
     model: ModelArgs | ModelArgsDict | None
-    """The model that all roles serve: where its files come from, its name, adapters and cache; by
-    default the pod templates say it."""
+    """The model that all roles serve: its source, name, adapters and cache. By default the pod
+    templates define it."""
 
     engine: EngineArgs | EngineArgsDict | None
-    """The engine of roles whose container the library writes: those without a template, or with
-    one that names no image. By default vLLM, in the release that `plan` shows."""
+    """The engine of roles whose container the library generates: roles without a template, or whose
+    template has no image. Default: vLLM, in the release that `plan` prints."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
-    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
-    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
-    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
+    """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
+    endpoint picker, the sidecar of decode pods, and the model fetcher. It replaces the registry in
+    the image name: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default images come from each project's registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
-    own rolling update and a scale subresource; a live service cannot change it. By default
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
+    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
     `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """How the roles are placed on node pools in relation to each other; read by `place` and
-    `--inventory` only."""
+    """Placement of the roles on node pools relative to each other; used only by `place` and
+    `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
-    """How pod templates change: pace, order, halt."""
+    """How pod template changes are rolled out: batch size, order, timeout."""
 
     wait: WaitArgs | WaitArgsDict
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
-    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+    """PodDisruptionBudget for each serving role that does not set its own; none by default."""
 
     monitoring: MonitoringArgs | MonitoringArgsDict | None
-    """Monitors of the Prometheus operator for engines and picker; none by default."""
+    """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | PrefillDecodeRatioArgsDict | None
-    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
-    beyond them are refused."""
+    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
+    outside of the bounds are rejected."""
 
     tracing: TracingArgs | TracingArgsDict | None
-    """OpenTelemetry traces of picker and engines; none by default."""
+    """OpenTelemetry traces of the endpoint picker and the engines; none by default."""
 
     pod_labels: Mapping[str, Input[str]]
-    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    """Labels of the pods of all roles, such as a cost center; values may be Outputs. A change
     restarts the pods."""
 
     pod_annotations: Mapping[str, Input[str]]
@@ -609,47 +612,47 @@ class InventoryArgsDict(TypedDict, total=False):
     """The node pools of a cluster."""
 
     pool_label: str | None
-    """Node label that identifies a pool; its value is the pool's name unless the pool's own
-    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list
-    among their `labels`."""
+    """Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`
+    set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their
+    `labels`."""
 
     pools: Required[Sequence[NodePoolArgs | NodePoolArgsDict]]
-    """The pools; the first of equally good pools is used."""
+    """The pools. Among equally suitable pools the first is used."""
 
 
 class KedaArgsDict(TypedDict, total=False):
-    """Further fields of a ScaledObject."""
+    """Additional fields of the ScaledObject."""
 
     polling_interval: int | None
-    """Seconds between two reads of the metrics."""
+    """Seconds between two queries of the metrics."""
 
     cooldown_period: int | None
-    """Seconds without activity before the replicas become none, or `idleReplicaCount`."""
+    """Seconds without activity before KEDA scales to zero or to `idleReplicaCount`."""
 
     initial_cooldown_period: int | None
-    """Seconds after its creation before `cooldownPeriod` counts."""
+    """Seconds after creation before `cooldownPeriod` starts."""
 
     idle_replica_count: int | None
-    """Replicas without activity; below `minReplicas`."""
+    """Replicas while there is no activity; must be below `minReplicas`."""
 
     fallback: KedaFallbackArgs | KedaFallbackArgsDict | None
-    """Replicas while the metrics cannot be had."""
+    """Replicas while metrics are unavailable."""
 
     triggers: Sequence[Mapping[str, Any]] | None
-    """Further triggers of any type, such as `cpu` or `cron`, passed on."""
+    """Additional triggers of any type, such as `cpu` or `cron`, passed through."""
 
 
 class KedaFallbackArgsDict(TypedDict, total=False):
-    """Replicas while the metrics cannot be had."""
+    """Replicas while metrics are unavailable."""
 
     failure_threshold: Required[int]
-    """Failures in a row after which it holds."""
+    """Consecutive failures after which the fallback applies."""
 
     replicas: Required[int]
-    """The replicas."""
+    """Number of replicas."""
 
     behavior: str | None
-    """KEDA's behavior, such as `static` (its default) or `currentReplicasIfHigher`."""
+    """KEDA's fallback behavior, such as `static` (default) or `currentReplicasIfHigher`."""
 
 
 class KvCacheOffloadingArgsDict(TypedDict, total=False):
@@ -659,203 +662,202 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
     SGLang's hierarchical cache, with `secondary` from 0.5.3."""
 
     cpu: Required[str | int]
-    """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with
-    `parallelism.data` each copy has so much. The container's memory limit has to be more."""
+    """Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators
+    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."""
 
     eviction_policy: EvictionPolicy | Literal["lru", "arc"] | None
-    """What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."""
+    """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
 
     secondary: Sequence[SecondaryTierArgs | SecondaryTierArgsDict]
-    """What comes behind the host memory, in the order in which it is asked; SGLang has one. By
-    default nothing."""
+    """Tiers after host memory, in lookup order; SGLang supports one. None by default."""
 
 
 class KvEventsArgsDict(TypedDict, total=False):
-    """Events about the engine's KV cache, for an endpoint picker that scores by them.
+    """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes."""
 
     endpoint: str
-    """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
+    """ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."""
 
     topic: str | None
-    """Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's
-    pickers look for a pod."""
+    """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
+    subscribe to."""
 
 
 class KvTransferArgsDict(TypedDict, total=False):
-    """The KV cache's way from prefill to decode.
+    """KV cache transfer from prefill to decode pods.
 
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments hold `--kv-transfer-config` already, they are used as they are."""
+    engine's arguments contain `--kv-transfer-config`, they are used unchanged."""
 
     enabled: bool
-    """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
+    """Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."""
 
     connector: str | None
-    """vLLM's KV connector, by default `NixlConnector`."""
+    """vLLM's KV connector; `NixlConnector` by default."""
 
     role: KvRole | Literal["kv_both", "kv_producer", "kv_consumer"] | None
-    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:
     `kv_producer` or `kv_consumer`."""
 
     extra_config: Mapping[str, Any] | None
     """vLLM's `kv_connector_extra_config`."""
 
     side_channel_port: int
-    """First port of NIXL's side channel, over which pods agree on a transfer."""
+    """First port of NIXL's side channel, on which pods negotiate transfers."""
 
     rdma: RdmaArgs | RdmaArgsDict | None
-    """RDMA devices; by default those that the template asks for."""
+    """RDMA devices; by default those that the template requests."""
 
     shared_memory: str | None
-    """Size limit of the memory volume at /dev/shm, such as `16Gi`; by default that of the node."""
+    """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: int | None
-    """Decoders only: port that the engine serves on behind the sidecar; by default its own where
-    that is not the pool's, else 8001."""
+    """Decoders only: port of the engine behind the sidecar. Default: its configured port if it
+    differs from the pool's, else 8001."""
 
     sidecar: SidecarArgs | SidecarArgsDict
     """Decoders only: the sidecar."""
 
 
 class LoraAdapterArgsDict(TypedDict, total=False):
-    """One LoRA adapter."""
+    """A LoRA adapter."""
 
     name: Required[str]
-    """Name by which requests ask for it."""
+    """Adapter name in requests."""
 
     uri: Required[str]
-    """Where it comes from, in the forms of the model's `uri`."""
+    """Source of the adapter, in the formats of the model's `uri`."""
 
 
 class LoraArgsDict(TypedDict, total=False):
-    """LoRA adapters that are served beside the model."""
+    """LoRA adapters that are served with the model."""
 
     adapters: Required[Sequence[LoraAdapterArgs | LoraAdapterArgsDict]]
     """The adapters."""
 
     max_rank: int | None
-    """Largest rank of an adapter, by default the engine's."""
+    """Maximum rank of the adapters; the engine's default if not set."""
 
     max_adapters: int | None
-    """Adapters in one batch, by default the engine's."""
+    """Maximum number of adapters in one batch; the engine's default if not set."""
 
     max_cpu_adapters: int | None
-    """Adapters that are kept in memory, by default the engine's."""
+    """Maximum number of adapters in host memory; the engine's default if not set."""
 
 
 class ModelArgsDict(TypedDict, total=False):
-    """The model: its files get into every serving pod, and the engine's arguments name it."""
+    """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
     uri: Required[str]
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
 
     name: str | None
-    """Name by which requests ask for it; by default the repository's for `hf://`, else the
-    service's."""
+    """Model name in requests. Default: the repository name for `hf://`, else the service's name."""
 
     size: str | int | None
-    """Size of its files, such as `140Gi`."""
+    """Size of the model files, such as `140Gi`."""
 
     config: Mapping[str, Any] | str | None
-    """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
-    of known models. A path is relative to the manifest's folder, and in or below it; in a program
-    relative to the working directory."""
+    """The model's `config.json`, or its path, for memory checks. Default: the table of known
+    models. In a manifest the path is relative to the manifest's directory and must not leave it; in
+    a program it is relative to the working directory."""
 
     mount_path: str
-    """Where its files are, but for those in a cache without `mountModel`."""
+    """Path of the model files in the pods, except for models in a cache without `mountModel`."""
 
     path: str | None
-    """`oci://` only: folder of the image that holds the model, such as `models`."""
+    """`oci://` only: directory in the image that contains the model, such as `models`."""
 
     fetch: Fetch | Literal["Engine", "InitContainer"] | None
-    """`hf://` only: who fetches it, by default the engine."""
+    """`hf://` only: the component that downloads the model; the engine by default."""
 
     fetcher: FetcherArgs | FetcherArgsDict
-    """The container that fetches, where the engine does not."""
+    """The container that downloads the model, if the engine does not."""
 
     token_secret: SecretKeyArgs | SecretKeyArgsDict | None
-    """Secret with the token for Hugging Face."""
+    """Secret with the Hugging Face token."""
 
     s3: S3Args | S3ArgsDict
-    """How `s3://` is reached."""
+    """Access to `s3://` buckets."""
 
     image_pull_secrets: Sequence[Input[str]]
-    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
+    """Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | LoraArgsDict | None
     """LoRA adapters."""
 
     cache: CacheArgs | CacheArgsDict | None
-    """A volume that keeps the files."""
+    """A volume that caches the model files."""
 
 
 class ModelRewriteArgsDict(TypedDict, total=False):
-    """Names that clients ask for, and the models that answer."""
+    """Maps model names in requests to models or adapters."""
 
     models: Sequence[str] | None
-    """Names in requests; by default all that no other rewrite has."""
+    """Model names in requests; by default all names without another rewrite."""
 
     targets: Required[Sequence[ModelTargetArgs | ModelTargetArgsDict]]
-    """What the name becomes, drawn for each request by weight."""
+    """Models or adapters that replace the name, chosen for each request by weight."""
 
 
 class ModelTargetArgsDict(TypedDict, total=False):
     """A model or adapter that the engines serve."""
 
     model: Required[str]
-    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+    """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: int | None
-    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
-    there is one target."""
+    """Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one
+    target."""
 
 
 class MonitoringArgsDict(TypedDict, total=False):
-    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+    """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     engines: bool
-    """A PodMonitor for each serving role: its leaders, on the serving port."""
+    """Whether to create a PodMonitor for the leaders of each serving role, on the serving port."""
 
     picker: bool | None
-    """A ServiceMonitor for the endpoint picker; by default where its metrics are on
+    """Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on
     (`endpointPicker.metrics`)."""
 
     path: str
     """Path of the engines' metrics; `/metrics` by default."""
 
     interval: str | None
-    """How often, such as `15s`; by default that of Prometheus."""
+    """Scrape interval, such as `15s`; Prometheus' default if not set."""
 
     scrape_timeout: str | None
-    """How long a reading may take, at most the interval; by default that of Prometheus."""
+    """Scrape timeout, at most the interval; Prometheus' default if not set."""
 
     labels: Mapping[str, str]
-    """Labels of the monitors, by which a Prometheus may choose them, such as
-    `release: kube-prometheus-stack`."""
+    """Labels of the monitors, by which Prometheus may select them, such as `release:
+    kube-prometheus-stack`."""
 
     picker_token: TokenSecretArgs | TokenSecretArgsDict | None
-    """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
-    shows the token of its own ServiceAccount."""
+    """Secret with the token for an endpoint picker whose metrics are `Authenticated`; by default
+    Prometheus sends the token of its ServiceAccount."""
 
     alerts: AlertsArgs | AlertsArgsDict | None
-    """A PrometheusRule with alerts; none by default."""
+    """Creates a PrometheusRule with alerts; none by default."""
 
     dashboards: DashboardsArgs | DashboardsArgsDict | None
-    """A ConfigMap with Grafana dashboards; none by default."""
+    """Creates a ConfigMap with Grafana dashboards; none by default."""
 
 
 class MultinodeArgsDict(TypedDict, total=False):
-    """Spreads each replica of a role over several nodes."""
+    """Runs each replica of a role on several nodes."""
 
     node_count: int | None
-    """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.
-    Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."""
+    """Nodes (and pods) per replica, including the leader; 1 is the same as no `multinode`.
+    Required, unless the role's `parallelism` determines it (`pipeline`, or `data` with
+    `dataLocal`)."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods find each other; by default `ray`, for SGLang `multiprocessing`, and
-    `data-parallel` where `parallelism.data` spans pods."""
+    """How the pods of a replica form one engine. Default: `ray`; `multiprocessing` for SGLang;
+    `data-parallel` if `parallelism.data` spans pods."""
 
 
 class NetworkConfigArgsDict(TypedDict, total=False):
@@ -868,31 +870,30 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run."""
+    By default enabled if `gateway.implementation` determines where the gateway's proxies run."""
 
     enabled: bool
-    """Whether there are NetworkPolicies; false lets everybody in."""
+    """Whether there are NetworkPolicies; without them everybody can reach the pods."""
 
     gateway_namespace: Input[str] | None
-    """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
+    """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
     gateway: Sequence[Mapping[str, Any]] | None
-    """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
+    """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
 
     metrics: Sequence[Mapping[str, Any]] | None
-    """NetworkPolicyPeers that read metrics; by default none. `monitoring` requires them."""
+    """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
 
 class NetworkTopologyArgsDict(TypedDict, total=False):
-    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+    """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     group_policy: NetworkTopologyRuleArgs | NetworkTopologyRuleArgsDict | None
-    """For all pods of a gang: of a serving group, or of the service where there are no groups."""
+    """For all pods of a gang: of a serving group, or of the service if there are no groups."""
 
     role_policy: NetworkTopologyRuleArgs | NetworkTopologyRuleArgsDict | None
-    """For the pods of each replica of a role; the PodGroup then has the form of
-    `subGroupPolicy`."""
+    """For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."""
 
 
 class NetworkTopologyRuleArgsDict(TypedDict, total=False):
@@ -902,7 +903,7 @@ class NetworkTopologyRuleArgsDict(TypedDict, total=False):
     """`hard` (default) or `soft`."""
 
     highest_tier_allowed: int | None
-    """Highest tier of a HyperNode that holds all of the pods; required with `hard`."""
+    """Highest tier of a HyperNode that contains all of the pods; required with `hard`."""
 
 
 class NodePoolArgsDict(TypedDict, total=False):
@@ -912,108 +913,110 @@ class NodePoolArgsDict(TypedDict, total=False):
     """Name of the pool, unique in the inventory."""
 
     nodes: Required[int]
-    """Nodes that it has (with an autoscaler: that it may have)."""
+    """Number of nodes; with an autoscaler, its maximum."""
 
     accelerators: Required[int]
-    """Accelerators of each node."""
+    """Accelerators per node."""
 
     resource: str | None
-    """Resource by which pods ask for these accelerators; null where they can only be claimed."""
+    """Resource name of the accelerators; null if they can only be claimed (DRA)."""
 
     device_classes: Sequence[str]
-    """DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each
-    device of such a claim is one of them. By default none."""
+    """DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by
+    default."""
 
     in_use: Sequence[int]
-    """Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are
-    one full node and two accelerators of another. By default none."""
+    """Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node
+    and two on another. None by default."""
 
     device: DeviceArgs | DeviceArgsDict
-    """What its accelerators are."""
+    """Properties of the accelerators."""
 
     labels: Mapping[str, str]
-    """Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."""
+    """Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."""
 
     taints: Sequence[TaintArgs | TaintArgsDict]
-    """Taints that all of its nodes have."""
+    """Taints of all nodes."""
 
     cost: float
-    """Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest
-    pools that work are taken first."""
+    """Price of one accelerator, in the same unit for all pools; 0 by default. The cheapest suitable
+    pools are used first."""
 
 
 class ParallelismArgsDict(TypedDict, total=False):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise."""
+    unless `multinode.nodeCount` is set."""
 
     tensor: int | None
-    """Accelerators that share each layer; by default the engine's 1."""
+    """Tensor parallel size: accelerators that share each layer; the engine's default is 1."""
 
     pipeline: int | None
-    """Stages that the layers are divided into, by default one in each pod of a replica."""
+    """Pipeline parallel size: stages of layers; by default one per pod of a replica."""
 
     data: int | None
-    """Copies of the model that share one endpoint, over all pods of a replica."""
+    """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
 
     data_local: int | None
-    """Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."""
+    """Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."""
 
     data_rpc_port: int | None
-    """Port on which the leader coordinates the copies in other pods; by default the engine's."""
+    """Port on which the leader coordinates copies in other pods; the engine's default if not
+    set."""
 
     expert: bool | None
-    """Whether the layers of experts are spread over all accelerators of a replica."""
+    """Whether experts are distributed over all accelerators of a replica (expert parallelism)."""
 
     port_per_rank: bool | None
-    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
-    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+    """Whether each copy in the pod serves on its own port, so that the endpoint picker chooses
+    among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."""
 
 
 class PickerTlsArgsDict(TypedDict, total=False):
     """TLS between the gateway and the endpoint picker."""
 
     enabled: bool
-    """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
+    """Whether the endpoint picker serves TLS; disable it only for a gateway that uses plaintext
+    gRPC."""
 
     secret_name: Input[str] | None
-    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
-    certificate by itself, which no gateway verifies."""
+    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
+    self-signed certificate, which gateways do not verify."""
 
 
 class PoolArgsDict(TypedDict, total=False):
-    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
+    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
 
     target_ports: Sequence[int] | None
-    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
-    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
+    """Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start
+    several servers in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None
-    """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
+    """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
 
     retain_on_delete: bool | None
-    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service goes."""
+    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."""
 
 
 class PrefillDecodeRatioArgsDict(TypedDict, total=False):
-    """Bounds for the replicas of prefill for each replica of decode."""
+    """Allowed number of prefill replicas per decode replica."""
 
     min: float | None
-    """Fewest, such as `0.25`."""
+    """Minimum, such as `0.25`."""
 
     max: float | None
-    """Most, such as `1`."""
+    """Maximum, such as `1`."""
 
 
 class RdmaArgsDict(TypedDict, total=False):
-    """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+    """RDMA devices (InfiniBand, RoCE) through which NIXL, UCX and NCCL reach other pods."""
 
     resource: str | None
-    """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
+    """Extended resource of the devices, such as `rdma/ib`; none by default."""
 
     count: int
-    """How many of it each pod asks for."""
+    """Number of devices that each pod requests."""
 
     devices: Sequence[str]
     """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
@@ -1023,10 +1026,11 @@ class RdmaArgsDict(TypedDict, total=False):
     """`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."""
 
     gid_index: int | None
-    """Index of the address of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
+    """GID index of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
 
     lock_memory: bool
-    """Whether the serving container may lock memory (`IPC_LOCK`), which registering it needs."""
+    """Whether to add the capability `IPC_LOCK` to the serving container, which memory registration
+    requires."""
 
 
 class ResourceClaimArgsDict(TypedDict, total=False):
@@ -1043,142 +1047,144 @@ class ResourceClaimArgsDict(TypedDict, total=False):
     """DeviceClass of the devices, such as `gpu.nvidia.com`."""
 
     count: int | None
-    """Devices of each pod, by default 1."""
+    """Number of devices per pod; 1 by default."""
 
     selectors: Sequence[str] | None
-    """CEL expressions that each device has to meet."""
+    """CEL expressions that each device must match."""
 
     admin_access: bool | None
-    """Whether devices are shared with their users, for monitoring; needs rights."""
+    """Whether to request admin access: devices are shared with their users, for monitoring.
+    Requires permission."""
 
     spec: Mapping[str, Any] | None
-    """The spec of a ResourceClaim, passed on as it is."""
+    """The spec of a ResourceClaim, passed through."""
 
     template_name: Input[str] | None
-    """An existing ResourceClaimTemplate; may be an Output."""
+    """Name of an existing ResourceClaimTemplate; may be an Output."""
 
     claim_name: Input[str] | None
-    """An existing ResourceClaim, which all pods share; may be an Output."""
+    """Name of an existing ResourceClaim, shared by all pods; may be an Output."""
 
 
 class RoleArgsDict(TypedDict, total=False):
-    """One role: a router, or pods that serve a model."""
+    """A role: a router, or pods that serve the model."""
 
     name: Required[str]
-    """Name of the role, unique in the service; part of its objects' names."""
+    """Name of the role, unique in the service; part of the names of its objects."""
 
     component_type: Required[ComponentType | Literal["router", "prefiller", "decoder", "worker"]]
-    """What the role does: `worker`, `prefiller`, `decoder` or `router`."""
+    """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: int
-    """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
+    """Independent instances of the model. 0 scales the role to zero: it has no objects and is not
+    part of the gang."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
-    only what differs: the library writes the container, and what stands here wins."""
+    """Pod template for all pods of the role. With the service's `model` it can be omitted or
+    partial: the library generates the container, and fields of the template take precedence."""
 
     leader_template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
+    """Pod template of the leaders; use it with `workerTemplate` instead of `template`."""
 
     worker_template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
     """Pod template of the other pods of a multi-node replica."""
 
     container: str | None
-    """Name of the container that serves the model; by default the one named vllm, sglang, engine
-    or main, else the first."""
+    """Name of the container that serves the model. Default: the container named vllm, sglang,
+    engine or main, else the first one."""
 
     port: int | None
-    """Port that it serves on; by default the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. One that the engine does not listen on is
-    refused, unless another container of the pod does."""
+    """Port on which the role serves. Default: the engine's `--port`, else the container port named
+    http, else the first container port, else 8000. A port on which the engine does not listen is
+    rejected, unless another container of the pod listens on it."""
 
     multinode: MultinodeArgs | MultinodeArgsDict | None
-    """Spreads each replica over several nodes; by default a replica is one pod."""
+    """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | ParallelismArgsDict | None
-    """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
-    by default the arguments say it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
+    pods per replica. By default the engine's arguments determine it."""
 
     placement: RolePlacementArgs | RolePlacementArgsDict | None
-    """Node pools that the role may be placed on, and what their accelerators have to be; read by
-    `place` and `--inventory` only. By default any pool that its pod templates allow."""
+    """Node pools that the role may use, and the accelerators it requires; used only by `place` and
+    `--inventory`. By default any pool that the pod templates allow."""
 
     engine: EngineArgs | EngineArgsDict | None
-    """The engine, in place of the service's, for a container that the library writes."""
+    """The engine, overriding the service's, if the library generates the container."""
 
     accelerator: str | None
-    """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
-    container that the library writes: the engine's build for processors."""
+    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Used only for memory
+    checks, not for scheduling. By default inferred from claims and node selectors. `cpu` generates
+    a container with the engine's CPU build."""
 
     gpus: int | None
-    """GPUs of each pod, for a container that the library writes; by default the product of
-    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
+    else the number that the package fusioninfer-capacity computes for the model on
     `accelerator`."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
-    """Devices that the serving container of every pod claims (DRA), in place of accelerators in
-    its resources; by default none."""
+    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    resources; none by default."""
 
     rollout: RoleRolloutArgs | RoleRolloutArgsDict | None
-    """How this role is updated, where it differs from the service's `rollout`."""
+    """Overrides of the service's `rollout` for this role."""
 
     restart_policy: (
         RestartPolicy
         | Literal["RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"]
         | None
     )
-    """LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node
-    replicas (LeaderWorkerSet 0.9 and later), `RecreateGroupOnPodRestart` for single pods."""
+    """LeaderWorkerSet's restart policy. Default: `RecreateGroupAfterStart` for multi-node replicas
+    (LeaderWorkerSet 0.9 or later), `RecreateGroupOnPodRestart` for single pods."""
 
     environment: PodEnvironment | Literal["Kthena"] | None
-    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container, from the
-    variables of LeaderWorkerSet; one that a container sets by itself stays. By default containers
-    have LeaderWorkerSet's own alone: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX`, `LWS_GROUP_SIZE`."""
+    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container that does
+    not set them, from LeaderWorkerSet's variables. By default containers have only
+    LeaderWorkerSet's: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
 
     startup_policy: StartupPolicy | Literal["LeaderCreated", "LeaderReady"] | None
-    """LeaderWorkerSet's startup policy, by default `LeaderCreated`; `LeaderReady` deadlocks with
-    gang scheduling and is refused there."""
+    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` deadlocks with
+    gang scheduling and is rejected there."""
 
     network_config: NetworkConfigArgs | NetworkConfigArgsDict | None
     """LeaderWorkerSet's network configuration."""
 
     sub_group_policy: SubGroupPolicyArgs | SubGroupPolicyArgsDict | None
-    """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
+    """LeaderWorkerSet's subgroups, for topology-aware placement within a replica."""
 
     kv_transfer: KvTransferArgs | KvTransferArgsDict | None
-    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
-    arguments and environment that the engine needs for it."""
+    """Prefillers and decoders only: KV cache transfer between them, with the arguments and
+    environment variables the engine requires."""
 
     kv_events: KvEventsArgs | KvEventsArgsDict | None
-    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
+    """KV cache events that the engine publishes to the endpoint picker; none by default."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
-    """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
-    by default nowhere."""
+    """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
-    """How many replicas evictions may take down at a time, in place of the service's; by default
-    any number."""
+    """Number of replicas that evictions may take down at a time, overriding the service's;
+    unlimited by default."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
-    """Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By
-    default nothing but an update changes them."""
+    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    default the number of replicas is fixed."""
 
     startup: StartupArgs | StartupArgsDict | None
-    """How long the engine may take to load its model; by default no startup probe."""
+    """Startup probe: how long the engine may take to load its model. By default a template's
+    container has no startup probe."""
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
+    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
 
     pod_labels: Mapping[str, Input[str]]
-    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
-    service's, and those of a template over both. Values may be Outputs. A change restarts the
-    pods."""
+    """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
+    service's labels; a template's labels override both. Values may be Outputs. A change restarts
+    the pods."""
 
     pod_annotations: Mapping[str, Input[str]]
-    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
-    the pods."""
+    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
+    restarts the pods."""
 
     strategy: (
         Strategy
@@ -1191,50 +1197,50 @@ class RoleArgsDict(TypedDict, total=False):
         ]
         | None
     )
-    """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
-    `pd-disaggregation` where prefill and decode are separate roles."""
+    """Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or
+    `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
     gateway: GatewayArgs | GatewayArgsDict | None
-    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
-    that exist."""
+    """Routers only: the spec of a Gateway to create (`{}` for the defaults), or `refs` to existing
+    Gateways."""
 
     endpoint_picker: EndpointPickerArgs | EndpointPickerArgsDict | None
-    """Routers only: the endpoint picker's image, pods and behaviour."""
+    """Routers only: the endpoint picker's image, pods and behavior."""
 
     endpoint_picker_config: str | None
-    """Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."""
+    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
 
     pool: PoolArgs | PoolArgsDict | None
-    """Routers only: guards the InferencePool."""
+    """Routers only: the InferencePool's ports and deletion protection."""
 
     model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
-    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
-    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    canaries. Not supported by every endpoint picker (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
-    """Routers only: lets only the gateway and the picker reach the pods; by default where
-    `gateway.implementation` says where the gateway's proxies run."""
+    """Routers only: allows only the gateway and the endpoint picker to reach the pods. By default
+    enabled if `gateway.implementation` determines where the gateway's proxies run."""
 
     reference_grants: bool | None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
-    namespaces; by default they are asked for in a warning."""
+    namespaces. By default a warning names the missing ones."""
 
 
 class RolePlacementArgsDict(TypedDict, total=False):
-    """Which node pools a role may be placed on, beside what its pod templates select."""
+    """Node pools that a role may use, in addition to the constraints of its pod templates."""
 
     pools: Sequence[str] | None
-    """Names of the pools that are allowed; by default all. Their taints are tolerated."""
+    """Names of the allowed pools; all by default. Their taints are tolerated."""
 
     device: DeviceRequirementArgs | DeviceRequirementArgsDict | None
-    """What each accelerator has to be; by default anything."""
+    """Requirements for each accelerator; none by default."""
 
 
 class RoleRolloutArgsDict(TypedDict, total=False):
@@ -1244,21 +1250,20 @@ class RoleRolloutArgsDict(TypedDict, total=False):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: int | str | None
-    """Replicas that may be down because of an update, a count or a percentage of the replicas
-    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
+    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: int | str | None
-    """Replicas above their number that an update may start, a count or a percentage of the
-    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need
-    room of their own."""
+    """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
+    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep the pod template that they have, until it is lowered;
-    0 by default. Layout `PerRole` has no partition with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
+    default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
-    """How long one replica may take to become available in its new form before the update fails
-    and halts, such as `90s` or `1h30m`; 45m by default."""
+    """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
+    the update fails and halts; 45m by default."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1268,44 +1273,43 @@ class RolloutArgsDict(TypedDict, total=False):
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
     max_unavailable: int | str | None
-    """Replicas that may be down because of an update, a count or a percentage of the replicas
-    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+    """Replicas that may be unavailable during an update, as a number or a percentage (rounded down,
+    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
 
     max_surge: int | str | None
-    """Replicas above their number that an update may start, a count or a percentage of the
-    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need
-    room of their own."""
+    """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
+    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep the pod template that they have, until it is lowered;
-    0 by default. Layout `PerRole` has no partition with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
+    default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
-    """How long one replica may take to become available in its new form before the update fails
-    and halts, such as `90s` or `1h30m`; 45m by default."""
+    """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
+    the update fails and halts; 45m by default."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
 
     level: RolloutLevel | Literal["Role", "Group"]
-    """`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;
-    `maxUnavailable` and `partition` then count groups."""
+    """`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest
+    index first; `maxUnavailable` and `partition` then count groups."""
 
 
 class S3ArgsDict(TypedDict, total=False):
     """Access to an S3 bucket."""
 
     secret_name: Input[str] | None
-    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
+    """Secret with the credentials; by default the pod's identity is used. May be an Output."""
 
     access_key_id_key: str
-    """Key of the Secret that holds the access key's id."""
+    """Key of the Secret that holds the access key ID."""
 
     secret_access_key_key: str
     """Key of the Secret that holds the secret access key."""
 
     endpoint: Input[str] | None
-    """URL of a store other than AWS; may be an Output."""
+    """URL of an S3-compatible store other than AWS; may be an Output."""
 
     region: Input[str] | None
     """Region of the bucket; may be an Output."""
@@ -1315,29 +1319,29 @@ class SchedulingStrategyArgsDict(TypedDict, total=False):
     """The scheduler, its queue and the gang."""
 
     scheduler_name: str | None
-    """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:
-    Native`), else the cluster's."""
+    """Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:
+    Native`), else the cluster's default."""
 
     queue: Input[str] | None
-    """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is
+    """Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is
     required. May be an Output."""
 
     priority_class_name: str | None
     """PriorityClass of the PodGroup and of the pods."""
 
     gang_policy: GangPolicyArgs | GangPolicyArgsDict
-    """What must be placed together."""
+    """Gang scheduling of the service's pods."""
 
 
 class SecondaryTierArgsDict(TypedDict, total=False):
-    """A place behind the host memory."""
+    """A tier after host memory."""
 
     file_system: Required[FileSystemTierArgs | FileSystemTierArgsDict]
-    """A folder, the only kind there is."""
+    """A directory; the only kind of tier."""
 
 
 class SecretKeyArgsDict(TypedDict, total=False):
-    """One key of a Secret in the service's namespace."""
+    """A key of a Secret in the service's namespace."""
 
     name: Required[Input[str]]
     """Name of the Secret; may be an Output."""
@@ -1350,25 +1354,24 @@ class ServicePlacementArgsDict(TypedDict, total=False):
     """Placement of a service's roles relative to each other."""
 
     colocate: str | None
-    """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one
-    value on the pools of all roles: the KV cache goes over the network between them. By default
-    roles may be anywhere."""
+    """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
+    same value on the pools of all roles, because the KV cache is transferred between them. By
+    default roles may use any pools."""
 
 
 class SidecarArgsDict(TypedDict, total=False):
-    """The sidecar of decode leaders: it sends each prompt to the prefill pod that the picker chose.
+    """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and passes everything else on to the engine beside it."""
+    It listens on the pool's port and forwards other requests to the engine."""
 
     enabled: bool
-    """Whether it is added; without it the pods serve as their template says."""
+    """Whether to add the sidecar; otherwise the pods serve as their template defines."""
 
     image: Input[str] | None
-    """Its image, by default the one that was released with the endpoint picker; may be an
-    Output."""
+    """Image; by default the one released with the endpoint picker. May be an Output."""
 
     family: str | None
-    """Which release the image is (`llm-d-0.10`, ...), where its name and tag do not say so; by
+    """Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by
     default the endpoint picker's."""
 
     connector: (
@@ -1376,72 +1379,73 @@ class SidecarArgsDict(TypedDict, total=False):
         | Literal["nixlv2", "shared-storage", "sglang", "mooncake", "offloading"]
         | None
     )
-    """Its protocol, by default the one that fits the engine's connector."""
+    """Protocol; by default the one that matches the engine's connector."""
 
     ssrf_protection: bool | None
-    """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
-    with a ServiceAccount and a Role of its own."""
+    """Whether prompts are sent only to pods of the service's pool, even if a client's header names
+    another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The
+    sidecar then reads the pool and the pods, with its own ServiceAccount and Role."""
 
     resources: Mapping[str, Any] | None
-    """Resources of its container, in place of the default requests."""
+    """Resources of its container, replacing the default requests."""
 
     args: Sequence[str] | None
-    """More command line flags; those that the library sets are refused."""
+    """Additional command-line flags; flags that the library sets are rejected."""
 
 
 class SplitArgsDict(TypedDict, total=False):
-    """A share of the requests for another service of the namespace, such as a canary."""
+    """A share of requests for another service in the namespace, such as a canary."""
 
     service: Required[str]
-    """Name of the service; its router says `routedBy`."""
+    """Name of the service; its router must set `routedBy`."""
 
     weight: Required[int]
-    """Percent of the requests that go to its pool; what is left of 100 stays here."""
+    """Percentage of requests that go to its pool; the rest of 100 stays with this service."""
 
 
 class StartupArgsDict(TypedDict, total=False):
-    """Startup probe of the engine: how long it may load its model."""
+    """Startup probe of the engine."""
 
     timeout: str | None
-    """How long, such as `30m`."""
+    """Time that the engine may take to load its model, such as `30m`."""
 
     model_size: str | int | None
-    """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
-    with `readRate` and 5 minutes for everything else it gives the time."""
+    """Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without
+    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
 
     read_rate: str | int
-    """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
+    """Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network
+    disk."""
 
 
 class StorageArgsDict(TypedDict, total=False):
-    """A PersistentVolumeClaim of the service's own."""
+    """A PersistentVolumeClaim that the service creates."""
 
     size: Required[str | int]
-    """Its size, such as `500Gi`."""
+    """Storage request, such as `500Gi`."""
 
     storage_class_name: Input[str] | None
-    """StorageClass, by default the cluster's; may be an Output."""
+    """StorageClass; the cluster's default if not set. May be an Output."""
 
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
-    """Access modes, by default `ReadWriteMany`; others would have to change, and the claim with
-    them, when the service grows."""
+    """Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be
+    changed, so other modes keep the service from growing to more nodes."""
 
 
 class SubGroupPolicyArgsDict(TypedDict, total=False):
     """LeaderWorkerSet's `subGroupPolicy` (not Volcano's field of that name)."""
 
     sub_group_size: Required[int]
-    """Pods in a subgroup; must divide the node count, or the node count less the leader."""
+    """Pods per subgroup; must divide the node count, or the node count minus one (the leader)."""
 
     sub_group_policy_type: SubGroupPolicyType | Literal["LeaderWorker", "LeaderExcluded"] | None
     """Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."""
 
 
 class TaintArgsDict(TypedDict, total=False):
-    """A taint of a pool's nodes, as Kubernetes writes it."""
+    """A taint of a pool's nodes."""
 
     key: Required[str]
     """Key of the taint."""
@@ -1454,7 +1458,7 @@ class TaintArgsDict(TypedDict, total=False):
 
 
 class TokenSecretArgsDict(TypedDict, total=False):
-    """A key of a Secret."""
+    """A key of a Secret that holds a token."""
 
     name: Required[Input[str]]
     """Name of the Secret, in the service's namespace; may be an Output."""
@@ -1467,112 +1471,176 @@ class TopologySpreadArgsDict(TypedDict, total=False):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
 
     topology_key: Required[str]
-    """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""
+    """Node label that identifies the domain, such as `topology.kubernetes.io/zone`."""
 
     max_skew: int
-    """By how many leaders two domains may differ; 1 by default."""
+    """Maximum difference in the number of leaders between two domains; 1 by default."""
 
     when_unsatisfiable: WhenUnsatisfiable | Literal["ScheduleAnyway", "DoNotSchedule"]
-    """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""
+    """`ScheduleAnyway` (default) or `DoNotSchedule` (Kubernetes' default)."""
 
 
 class TracingArgsDict(TypedDict, total=False):
-    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
 
     endpoint: Required[str]
-    """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""
+    """Address of the collector, such as `http://otel-collector.observability:4317`; `https` for
+    TLS."""
 
     sampling: float
-    """Share of the requests that are traced where the client has not decided; 0.1 by default."""
+    """Fraction of requests that are traced if the client has not decided; 0.1 by default."""
 
     engines: bool
-    """Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."""
+    """Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."""
 
     picker: bool
-    """Whether the endpoint picker traces, where there is one."""
+    """Whether the endpoint picker sends traces, if there is one."""
 
 
 class WaitArgsDict(TypedDict, total=False):
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     level: WaitLevel | Literal["None", "Scheduled", "Available", "Serving"]
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""
 
     timeout: str
-    """How long a new replica may take, such as `90s` or `1h30m`; 45m by default."""
+    """Timeout, such as `90s` or `1h30m`; 45m by default."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):
-    """The pod that fills the cache."""
+    """The Job that fills the cache."""
 
     timeout: str
-    """How long it may take, all attempts together."""
+    """Timeout for all attempts together, such as `2h`."""
 
     backoff_limit: int
-    """Attempts after the first."""
+    """Number of retries."""
 
     ttl_seconds_after_finished: int | None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
-    deleted one again."""
+    """Seconds after which Kubernetes deletes the finished Job. By default it is kept, because
+    Pulumi would create a deleted Job again."""
 
     node_selector: Mapping[str, Input[str]] | None
-    """Nodes on which it may run; values may be Outputs."""
+    """Node selector; values may be Outputs."""
 
     tolerations: Sequence[Mapping[str, Any]] | None
-    """Taints that it tolerates."""
+    """Tolerations."""
 
     service_account_name: Input[str] | None
-    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
+    """ServiceAccount; the namespace's default if not set. Its token is not mounted. May be an
+    Output."""
+
+
+class RouterDict(TypedDict, total=False):
+    """The router of `model_service`."""
+
+    name: str
+    """Name of the role, unique in the service; part of the names of its objects."""
+
+    strategy: (
+        Strategy
+        | Literal[
+            "prefix-cache",
+            "kv-cache-utilization",
+            "queue-size",
+            "lora-affinity",
+            "pd-disaggregation",
+        ]
+        | None
+    )
+    """Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or
+    `pd-disaggregation` if prefill and decode are separate roles."""
+
+    scorers: Mapping[str, float] | None
+    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
+
+    httproute: HttpRouteArgs | HttpRouteArgsDict | None
+    """Routers only: the spec of a Gateway API HTTPRoute."""
+
+    gateway: GatewayArgs | GatewayArgsDict | None
+    """Routers only: the spec of a Gateway to create (`{}` for the defaults), or `refs` to existing
+    Gateways."""
+
+    endpoint_picker: EndpointPickerArgs | EndpointPickerArgsDict | None
+    """Routers only: the endpoint picker's image, pods and behavior."""
+
+    endpoint_picker_config: str | None
+    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
+
+    pool: PoolArgs | PoolArgsDict | None
+    """Routers only: the InferencePool's ports and deletion protection."""
+
+    model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
+    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    canaries. Not supported by every endpoint picker (docs/routing.md)."""
+
+    network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
+    """Routers only: allows only the gateway and the endpoint picker to reach the pods. By default
+    enabled if `gateway.implementation` determines where the gateway's proxies run."""
+
+    reference_grants: bool | None
+    """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
+    namespaces. By default a warning names the missing ones."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
+    service's labels; a template's labels override both. Values may be Outputs. A change restarts
+    the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
+    restarts the pods."""
 
 
 class ModelServiceDict(TypedDict, total=False):
     """Further fields of `model_service`, of the service and its roles."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
-    """Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By
-    default nothing but an update changes them."""
+    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    default the number of replicas is fixed."""
 
     gpus: int | None
-    """GPUs of each pod, for a container that the library writes; by default the product of
-    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
+    else the number that the package fusioninfer-capacity computes for the model on
     `accelerator`."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
-    """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
-    by default nowhere."""
+    """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     kv_events: KvEventsArgs | KvEventsArgsDict | None
-    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
+    """KV cache events that the engine publishes to the endpoint picker; none by default."""
 
     kv_transfer: KvTransferArgs | KvTransferArgsDict | None
-    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
-    arguments and environment that the engine needs for it."""
+    """Prefillers and decoders only: KV cache transfer between them, with the arguments and
+    environment variables the engine requires."""
 
     multinode: MultinodeArgs | MultinodeArgsDict | None
-    """Spreads each replica over several nodes; by default a replica is one pod."""
+    """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | ParallelismArgsDict | None
-    """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
-    by default the arguments say it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
+    pods per replica. By default the engine's arguments determine it."""
 
     port: int | None
-    """Port that it serves on; by default the engine's `--port`, else the container port named
-    http, else the first container port, else 8000. One that the engine does not listen on is
-    refused, unless another container of the pod does."""
+    """Port on which the role serves. Default: the engine's `--port`, else the container port named
+    http, else the first container port, else 8000. A port on which the engine does not listen is
+    rejected, unless another container of the pod listens on it."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
-    """Devices that the serving container of every pod claims (DRA), in place of accelerators in
-    its resources; by default none."""
+    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    resources; none by default."""
 
     startup: StartupArgs | StartupArgsDict | None
-    """How long the engine may take to load its model; by default no startup probe."""
+    """Startup probe: how long the engine may take to load its model. By default a template's
+    container has no startup probe."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
-    only what differs: the library writes the container, and what stands here wins."""
+    """Pod template for all pods of the role. With the service's `model` it can be omitted or
+    partial: the library generates the container, and fields of the template take precedence."""
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
+    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
 
     name: str | None
     """Kubernetes name of the service; by default the component's logical name."""
@@ -1587,49 +1655,50 @@ class ModelServiceDict(TypedDict, total=False):
     """Annotations of every object; values may be Outputs."""
 
     groups: int | None
-    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
-    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
-    default there are no groups, and a role's `replicas` are those of the service."""
+    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
+    prefill and decode pods. Object names then contain the group's index, even if there is only one
+    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
+    those of the service."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
-    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
-    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
-    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
+    """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
+    endpoint picker, the sidecar of decode pods, and the model fetcher. It replaces the registry in
+    the image name: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default images come from each project's registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
-    own rolling update and a scale subresource; a live service cannot change it. By default
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
+    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
     `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """How the roles are placed on node pools in relation to each other; read by `place` and
-    `--inventory` only."""
+    """Placement of the roles on node pools relative to each other; used only by `place` and
+    `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
-    """How pod templates change: pace, order, halt."""
+    """How pod template changes are rolled out: batch size, order, timeout."""
 
     wait: WaitArgs | WaitArgsDict
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
-    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+    """PodDisruptionBudget for each serving role that does not set its own; none by default."""
 
     monitoring: MonitoringArgs | MonitoringArgsDict | None
-    """Monitors of the Prometheus operator for engines and picker; none by default."""
+    """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | PrefillDecodeRatioArgsDict | None
-    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
-    beyond them are refused."""
+    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
+    outside of the bounds are rejected."""
 
     tracing: TracingArgs | TracingArgsDict | None
-    """OpenTelemetry traces of picker and engines; none by default."""
+    """OpenTelemetry traces of the endpoint picker and the engines; none by default."""
 
     pod_labels: Mapping[str, Input[str]]
-    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    """Labels of the pods of all roles, such as a cost center; values may be Outputs. A change
     restarts the pods."""
 
     pod_annotations: Mapping[str, Input[str]]

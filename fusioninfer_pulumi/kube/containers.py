@@ -1,6 +1,6 @@
 """Adds to containers and pod templates, without changing them in place.
 
-The user's own entries win: a variable, volume or mount of the same name stays as it is.
+The user's entries take precedence: a variable, volume or mount of the same name is unchanged.
 """
 
 from __future__ import annotations

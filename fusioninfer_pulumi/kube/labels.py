@@ -1,7 +1,7 @@
 """Every label, annotation and environment key that the library writes or reads.
 
 A selector that differs from a label by one character selects nothing, without an error. So all keys
-are defined here. The comment beside each key names who depends on it.
+are defined here. The comment above each key names who depends on it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TASK_SPEC = "volcano.sh/task-spec"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
-# On a LeaderWorkerSet: the LocalQueue in which Kueue holds its replicas. Kueue's webhook refuses a
+# On a LeaderWorkerSet: the LocalQueue in which Kueue holds its replicas. Kueue's webhook rejects a
 # change of it.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 # The scheduling gate of pods whose replica Kueue has not admitted.

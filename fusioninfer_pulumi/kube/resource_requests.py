@@ -60,22 +60,22 @@ def suggest_accelerator(resource: str) -> str | None:
     """
     if is_accelerator(resource):
         return None
-    written = resource.lower()
+    lowered = resource.lower()
     names = {name.lower(): name for name in _ACCELERATORS}
-    if written in names:
-        return names[written]
+    if lowered in names:
+        return names[lowered]
     if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
         return None
     for name in _SHORTENED:
         domain, _, device = name.rpartition("/")
         vendor = domain.split(".")[-2]
-        if written.removesuffix("s") in (device, *(f"{vendor}{mark}{device}" for mark in "/.-_")):
+        if lowered.removesuffix("s") in (device, *(f"{vendor}{mark}{device}" for mark in "/.-_")):
             return name
-    if "/" not in written:
+    if "/" not in lowered:
         return None
     import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
 
-    close = difflib.get_close_matches(written, names, 1, _LIKENESS)
+    close = difflib.get_close_matches(lowered, names, 1, _LIKENESS)
     return names[close[0]] if close else None
 
 

@@ -29,9 +29,9 @@ class LoadedDocument:
     """One document of an input, or the documents that together make a service.
 
     Attributes:
-        origin: Where it stands.
-        document: The validated service, with our locations; None where it is no service.
-        manifest: The service as a manifest of ours, None where it is none.
+        origin: Its file, and the position in it.
+        document: The validated service, with our locations; None if it is not a service.
+        manifest: The service as an InferenceService manifest, None if it is not a service.
         remarks: Findings of the conversion from another system's manifest, each after the origin
             of its document.
         translate: Moves a finding of ours to the document that the user wrote.
@@ -57,9 +57,9 @@ class LoadedDocument:
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
-    """A document of a file with its origin, or the items of a `List`, which replace it.
+    """Return a document of a file with its origin, or the items of a `List` that replace it.
 
-    The list itself is returned where something is wrong with it.
+    The list itself is returned if it is invalid.
     """
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
@@ -70,8 +70,7 @@ def split_list(
         for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
     problems = tuple(_list_findings(raw))
-    refused = Document(None, problems)
-    return items, LoadedDocument(origin, refused) if problems else None
+    return items, LoadedDocument(origin, Document(None, problems)) if problems else None
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -92,19 +91,22 @@ def load_documents(
     documents: Sequence[tuple[Origin, Any]],
     *,
     allow_lossy: bool = False,
-    beside: Collection[Origin] = frozenset(),
+    in_folders: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
     """Load the documents of one input, each after its origin; they may refer to each other.
 
-    Returns the services in the order of their documents, and the documents that became none. With
-    `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
-    are the documents in folders: other objects among them are left out, with a warning.
+    Returns the services in the order of their documents, and the documents that are not services.
+    With `allow_lossy` a field that cannot be converted is a warning instead of an error.
+    `in_folders` are the documents from folders: other objects among them are ignored, with a
+    warning.
     """
     owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
-    some = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
+    has_service = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
     read = [
-        _load_document(origin, raw, lossy=some and allow_lossy, in_folder=origin in beside)
+        _load_document(
+            origin, raw, lossy=has_service and allow_lossy, in_folder=origin in in_folders
+        )
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
     ]
@@ -118,7 +120,7 @@ def _find_owner(raw: Any) -> Importer | None:
 
 
 def _is_of_other_system(raw: Any) -> bool:
-    """Whether a document is none of ours: only then are importers loaded."""
+    """Return whether an importer may convert a document; importers are loaded only then."""
     return (
         isinstance(raw, Mapping)
         and not _is_inference_service(raw)

@@ -29,7 +29,7 @@ class Text:
     Attributes:
         file: Its name in messages.
         content: YAML or JSON, of one or several documents.
-        folder: The folder that it was found in, None where it was named by itself.
+        folder: The folder that contains it, None for a file that the user named.
     """
 
     file: str
@@ -43,8 +43,8 @@ class ParsedText:
 
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the text as a whole, and about documents that are no manifests.
-        documents: All documents, also those of other kinds; None where the text is no YAML.
+        notes: Findings about the text as a whole, and about documents that are not manifests.
+        documents: All documents, including those of other kinds; None if the text is not YAML.
     """
 
     text: Text
@@ -54,7 +54,7 @@ class ParsedText:
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
-        """Kind, namespace and name of its manifests: a set has one of each."""
+        """Kind, namespace and name of its manifests, which are unique in a set of files."""
         all_keys = []
         for _, raw in self.manifests:
             metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
@@ -65,7 +65,7 @@ class ParsedText:
 
 
 def manifest_files(folder: Path) -> list[Path]:
-    """The files of a folder that may hold manifests, by name.
+    """Return the files of a folder that may contain manifests, sorted by name.
 
     Raises:
         OSError: The folder cannot be read.
@@ -75,7 +75,7 @@ def manifest_files(folder: Path) -> list[Path]:
 
 
 def parse(text: Text) -> ParsedText:
-    """The documents of a text; what is wrong with it becomes findings."""
+    """Return the documents of a text; its problems become findings."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
     try:
@@ -92,9 +92,9 @@ def parse(text: Text) -> ParsedText:
     if not manifests and not notes and text.folder is None:
         notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
-        # A folder also holds files that are no manifests, such as values of a chart.
+        # A folder may contain other files, such as the values of a chart.
         notes += [
-            _remark(origin, NO_SERVICE, (), "holds no manifest: left out")
+            _remark(origin, NO_SERVICE, (), "contains no manifest: ignored")
             for origin, _ in manifests[:1]
         ]
         manifests = []
@@ -106,7 +106,7 @@ def parse(text: Text) -> ParsedText:
             origin,
             NO_SERVICE,
             ("kind",),
-            "is an inventory: left out; give it with --inventory",
+            "is an inventory: ignored; pass it with --inventory",
         )
         for origin in inventories
     ]
@@ -117,15 +117,15 @@ def parse(text: Text) -> ParsedText:
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Load the documents of several texts as those of one input, which may refer to each other.
 
-    Returns the services in the order of the documents, and the documents that became none; for
+    Returns the services in the order of the documents, and the documents that are not services; for
     `allow_lossy` see `read_all`.
     """
     texts, notes = _reject_duplicates(parsed)
     manifests = [document for text in texts for document in text.manifests]
-    beside = {
+    in_folders = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
     }
-    read = load_documents(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
+    read = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
     for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
             files = {text.text.file for text in texts if text.text.folder == folder}
@@ -134,13 +134,13 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
                 document.origin.file in files and _is_service(document) for document in documents
             ):
                 notes.append(
-                    rejected_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
+                    rejected_input(folder, NO_SERVICE_IN_FOLDER, "contains no service manifest")
                 )
     return [*read, *(note for text in texts for note in text.notes), *notes]
 
 
 def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
-    """An input that is refused as a whole."""
+    """Return an input that is rejected as a whole."""
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
 
@@ -148,14 +148,14 @@ def _reject_duplicates(
     parsed: Sequence[ParsedText],
 ) -> tuple[list[ParsedText], list[LoadedDocument]]:
     texts: dict[str, ParsedText] = {}
-    again = [
+    repeated = [
         parsed_text
         for parsed_text in parsed
         if texts.setdefault(parsed_text.text.file, parsed_text) is not parsed_text
     ]
     notes = [
-        rejected_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is given twice")
-        for parsed_text in again
+        rejected_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is passed twice")
+        for parsed_text in repeated
     ]
     return list(texts.values()), notes
 

@@ -1,4 +1,4 @@
-"""Importers: they convert other systems' manifests, and come from packages beside the core."""
+"""Importers, which convert manifests of other systems; they are separate packages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ObjectKey = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True)
 class ConvertedService:
-    """A service made from documents of another system.
+    """A service that was converted from documents of another system.
 
     Attributes:
         main: The document that became the service.
-        manifest: The service as a manifest of ours; our own rules have not checked it yet.
+        manifest: The service as an InferenceService manifest, not checked yet.
         origins: Where its fields come from.
     """
 
@@ -58,8 +58,8 @@ class Importer:
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input.
         platform: Kinds that configure the cluster and no service.
-        words: By the rule of a finding about a converted service, what to say in the system's terms
-            in place of ours.
+        words: Messages in the system's terms that replace those of findings about a converted
+            service, by rule.
     """
 
     name: str

@@ -37,18 +37,18 @@ def load(
 ) -> list[InferenceServiceArgs]:
     """Read the services of manifest files, or of a manifest that is a mapping already.
 
-    Besides InferenceServices it takes Kthena's ModelServings, Modelplane's ModelDeployments and
+    Besides InferenceServices it accepts Kthena's ModelServings, Modelplane's ModelDeployments and
     KServe's LLMInferenceServices, together with related objects in the same input:
     docs/systems.md.
 
     Args:
         source: Path of a YAML or JSON file of one or several documents, or of a folder, whose
             files (`*.yaml`, `*.yml`, `*.json`; not those of folders in it) are read together; or
-            several such paths, which are read together, too; or one document. A string is always a
+            several such paths, which are also read together; or one document. A string is always a
             path, never YAML text: see `loads`. Other objects in a folder, such as a Namespace, are
-            left out with a `UserWarning`.
-        allow_lossy: Leaves out what cannot be carried over from another system's manifest, with a
-            `UserWarning` for each such field, in place of refusing it.
+            ignored with a `UserWarning`.
+        allow_lossy: Ignores fields that cannot be converted from another system's manifest, with a
+            `UserWarning` for each such field, instead of rejecting it.
 
     Returns:
         The services, in the order of the documents.
@@ -56,12 +56,12 @@ def load(
     Raises:
         FileNotFoundError: There is no such file.
         OSError: The file cannot be read.
-        InvalidServiceError: Some document was refused; all problems are listed.
+        InvalidServiceError: A document is invalid; every problem is listed.
     """
     if isinstance(source, Mapping):
         items, wrong = split_list("", 1, source)
-        refused = [] if wrong is None else [wrong]
-        return _accepted([*load_documents(items, allow_lossy=allow_lossy), *refused])
+        rejected = [] if wrong is None else [wrong]
+        return _accepted([*load_documents(items, allow_lossy=allow_lossy), *rejected])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))
@@ -78,7 +78,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
         The services, in the order of the documents.
 
     Raises:
-        InvalidServiceError: Some document was refused; all problems are listed.
+        InvalidServiceError: A document is invalid; every problem is listed.
     """
     return _accepted(read_text(text, "", allow_lossy=allow_lossy))
 
@@ -86,7 +86,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
 def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Load a text of one or several documents, without raising for what is wrong with it.
 
-    There is at least one reading: an input without any document is refused as empty. For
+    There is at least one document: an input without any is rejected as empty. For
     `allow_lossy` see `read_all`.
     """
     return load_texts([parse(Text(file, text))], allow_lossy=allow_lossy)
@@ -102,7 +102,7 @@ def _texts(path: Path) -> list[Text]:
 
 
 def file_text(file: Path) -> str:
-    """The text of a file of bounded size.
+    """Return the text of a file of bounded size.
 
     Raises:
         OSError: It cannot be read.
@@ -125,10 +125,10 @@ def file_text(file: Path) -> str:
 
 def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     all_findings = [located for read_document in read for located in read_document.findings]
-    refused = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
-    if refused:
-        shown = [located for located in all_findings if located[0] in refused]
-        title = str(shown[0][0]) if len(refused) == 1 else ""
+    rejected = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
+    if rejected:
+        shown = [located for located in all_findings if located[0] in rejected]
+        title = str(shown[0][0]) if len(rejected) == 1 else ""
         raise InvalidServiceError([finding for _, finding in shown], title)
     for origin, finding in all_findings:
         if finding.severity is Severity.WARNING:
@@ -160,7 +160,7 @@ def load_inventory(source: Inventory) -> InventoryArgs:
     Raises:
         FileNotFoundError: There is no such file.
         OSError: The file cannot be read.
-        InvalidServiceError: The inventory was refused; all problems are listed.
+        InvalidServiceError: The inventory is invalid; every problem is listed.
     """
     if isinstance(source, InventoryArgs):
         return source
@@ -180,7 +180,7 @@ def _only_document(text: str, title: str) -> Any:
     except UnreadableError as problem:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(read) != 1:
-        contents = f"holds {len(read)} documents" if read else "is empty"
+        contents = f"contains {len(read)} documents" if read else "is empty"
         raise InvalidServiceError(
             [error(WRONG_KIND, (), f"{contents}, wanted one {INVENTORY_KIND}")], title
         )

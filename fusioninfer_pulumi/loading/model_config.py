@@ -1,4 +1,4 @@
-"""The file that `model.config` names: read when its manifest is loaded."""
+"""Reads the file that `model.config` names, when its manifest is loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 4 * 2**20
 
 
 class ModelConfigError(ValueError):
-    """The file is not a model's config; the message says why."""
+    """The file is not a model config; the message has the reason."""
 
 
 def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
@@ -31,15 +31,15 @@ def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
             None for any file, relative to the working directory.
 
     Raises:
-        ModelConfigError: It is no regular file, too large, or no JSON object.
+        ModelConfigError: It is not a regular file, too large, or not a JSON object.
     """
     content = _content(name, folder)
     try:
         config = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as problem:
-        raise ModelConfigError(f"{name} is no JSON: {problem}") from None
+        raise ModelConfigError(f"{name} is not JSON: {problem}") from None
     if not isinstance(config, dict):
-        raise ModelConfigError(f"{name} holds no JSON object")
+        raise ModelConfigError(f"{name} is not a JSON object")
     return config
 
 
@@ -57,7 +57,7 @@ def _content(name: str, folder: Path | None) -> bytes:
         descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ModelConfigError(f"{name} is no regular file")
+                raise ModelConfigError(f"{name} is not a regular file")
             content = file.read(_MOST_BYTES + 1)
     except (OSError, RuntimeError) as problem:  # RuntimeError: a link that leads to itself
         reason = getattr(problem, "strerror", None) or problem
@@ -65,18 +65,18 @@ def _content(name: str, folder: Path | None) -> bytes:
     except ValueError as problem:
         if isinstance(problem, ModelConfigError):
             raise
-        raise ModelConfigError(f"{name!r} is no path") from None
+        raise ModelConfigError(f"{name!r} is not a path") from None
     if len(content) > _MOST_BYTES:
         raise ModelConfigError(f"{name} is larger than {_MOST_BYTES // 2**20} MiB")
     return content
 
 
 def with_model_config(document: Document, file: str) -> Document:
-    """A document with the content of the file that its `model.config` names.
+    """Return a document with the content of the file that its `model.config` names.
 
     Args:
         document: The document.
-        file: Path of its manifest; another name for one that is in no file.
+        file: Path of its manifest; any other name if it is not in a file.
     """
     if document.args is None:
         return document
@@ -96,7 +96,7 @@ def with_model_config(document: Document, file: str) -> Document:
 
 
 def model_config_finding(problem: ModelConfigError) -> Finding:
-    """The finding of a file that cannot be read."""
+    """Return the finding about a file that cannot be read."""
     return error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(problem))
 
 

@@ -15,7 +15,7 @@ class SourceDocument:
     """One document of the input.
 
     Attributes:
-        origin: Where it stands.
+        origin: Its file, and the position in it.
         raw: The parsed document.
     """
 
@@ -35,12 +35,12 @@ class SourceDocument:
 
     @property
     def name(self) -> Any:
-        """Its name, None when it is missing or no string."""
+        """Its name, None if it is missing or not a string."""
         return _reference(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
-        """Its namespace, `default` when it is missing or no string; may be an Output."""
+        """Its namespace, `default` if it is missing or not a string; may be an Output."""
         return _reference(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
@@ -48,7 +48,7 @@ class SourceDocument:
         return SourceField(self, path)
 
     def leaves(self) -> Iterator[SourceField]:
-        """Every field without fields of its own: scalars, empty mappings and lists; not nulls."""
+        """Yield every leaf: scalars, empty mappings and lists; not nulls."""
         yield from _leaves(self.at(), self.raw)
 
 
@@ -131,7 +131,7 @@ class Origins:
 
     @property
     def documents(self) -> frozenset[Origin]:
-        """All documents that the service was made from."""
+        """All documents from which the service was converted."""
         fields = (origin.field.document.origin for origin in self.fields.values())
         return frozenset({self.main, *self.sources, *fields})
 

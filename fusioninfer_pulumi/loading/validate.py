@@ -1,8 +1,7 @@
 """Validation of one document, its plan, and services as manifests.
 
-A document that is refused is reported and not planned. Pydantic reports all fields that are wrong;
-the rules between the fields of a role, and those of the model, are reported beside them where the
-role or the model is right by itself, and what is wrong in pod templates in any case.
+A rejected document is not planned. Pydantic reports all invalid fields. Roles and models without
+invalid fields are checked too, and so are all pod templates, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
-from fusioninfer_pulumi.api.model import ModelArgs, model_findings
+from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
@@ -26,6 +25,7 @@ from fusioninfer_pulumi.api.service import (
 )
 from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
+from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
@@ -48,7 +48,7 @@ class Document:
     """One document of an input.
 
     Attributes:
-        args: The service, None when the document was refused.
+        args: The service, None if the document was rejected.
         findings: What is wrong with the document.
     """
 
@@ -57,22 +57,22 @@ class Document:
 
 
 def validate_document(raw: Any) -> Document:
-    """Validate one document, which is accepted or refused."""
+    """Validate one document."""
     if not isinstance(raw, Mapping):
-        return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
+        return _rejected([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw, KIND)
     if envelope:
-        return _refused(envelope)
+        return _rejected(envelope)
     try:
         args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return _refused([*findings, *_independent_findings(raw, problem)])
+        return _rejected([*findings, *_independent_findings(raw, problem)])
     findings = list(service_findings(args, args))
-    return _refused(findings) if errors(findings) else Document(args)
+    return _rejected(findings) if errors(findings) else Document(args)
 
 
-def _refused(findings: Sequence[Finding]) -> Document:
+def _rejected(findings: Sequence[Finding]) -> Document:
     return Document(None, tuple(findings))
 
 
@@ -92,8 +92,10 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
             continue
         at = ("roles", index)
         if not any(place[:2] == at for place in wrong):
-            modelled = spec.get("model") is not None
-            yield from role_findings(at, RoleArgs.model_validate(role), modelled=modelled)
+            has_model = spec.get("model") is not None
+            valid = RoleArgs.model_validate(role)
+            yield from role_findings(at, valid, has_model=has_model)
+            yield from check_model(at, valid)
             continue
         for key, template in role.items():
             field = to_camel(str(key))
@@ -101,7 +103,7 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
                 yield from pod_template_findings((*at, key), template, None)
     model = spec.get("model")
     if isinstance(model, Mapping) and not any(place[:1] == ("model",) for place in wrong):
-        yield from model_findings(("model",), ModelArgs.model_validate(model))
+        yield from check_model(("model",), ModelArgs.model_validate(model))
 
 
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
@@ -128,7 +130,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    `name` is that of the service where the mapping has none. Findings name the mapping's fields.
+    `name` is the service's name if the mapping has none. Findings name the mapping's fields.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     flat = "spec" not in mapping
@@ -154,7 +156,7 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
 
 
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """The inventory, None when it was refused, and why.
+    """Return the inventory, None if it is invalid, and the findings.
 
     It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
     """
@@ -180,10 +182,10 @@ def plan_document(
 
     Args:
         document: The document.
-        name: Name of the service where the document states none.
+        name: Name of the service if the document has none.
 
     Returns:
-        The plan, None if the document was refused, and all findings of validation or plan.
+        The plan, None if the document was rejected, and all findings.
     """
     if document.args is None:
         return None, document.findings
@@ -191,8 +193,8 @@ def plan_document(
     return plan, plan.findings
 
 
-def written(args: InferenceServiceArgs) -> dict[str, Any]:
-    """The manifest of a service, with the fields that somebody has set."""
+def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:
+    """Return the manifest of a service, with the fields that are set."""
     fields: dict[str, Any] = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
     names = {field.alias or name for name, field in ServiceMetadata.model_fields.items()}
     return {

@@ -20,9 +20,9 @@ UNRENDERED_TEMPLATE = Rule("unrendered-template")
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
-#: Values of one document with every alias written out.
+#: Values of one document with all aliases expanded.
 MAX_VALUES = 500_000
-TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
+TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -32,7 +32,7 @@ _AROUND = 1
 
 
 class UnreadableError(ValueError):
-    """The text is no YAML that can be used; the message says where and why.
+    """The text is not usable YAML; the message has the position and the reason.
 
     Attributes:
         rule: Id of the rule that the text violates.
@@ -64,7 +64,7 @@ class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run t
     """Safe loader without YAML 1.1's dates and base-60 numbers, for what JSON can hold."""
 
 
-# What Kubernetes takes is JSON: a set, bytes or a date would fail where the objects are written.
+# Kubernetes accepts JSON: a set, bytes or a date could not be serialized.
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
@@ -91,7 +91,7 @@ _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IG
 
 
 def _joined_surrogates(text: str) -> str:
-    """JSON writes characters beyond the basic plane as pairs of escapes, which YAML knows not."""
+    """Join JSON's escaped surrogate pairs, which YAML does not support."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
@@ -106,10 +106,10 @@ _Loader.add_constructor(None, _unsupported)
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Yield each document of a YAML text as plain Python values; empty ones are left out.
+    """Yield each document of a YAML text as plain Python values; empty ones are skipped.
 
     Raises:
-        UnreadableError: The text is no YAML, uses tags that JSON does not have, repeats a key, or
+        UnreadableError: The text is not YAML, uses tags that JSON does not have, repeats a key, or
             is too large or too deep.
     """
     if len(text) > MAX_BYTES:
@@ -137,7 +137,7 @@ def _documents(text: str) -> Iterator[Any]:
     except RecursionError:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except UnicodeEncodeError:
-        raise UnreadableError(INVALID_YAML, "not YAML: holds half of a surrogate pair") from None
+        raise UnreadableError(INVALID_YAML, "not YAML: contains half of a surrogate pair") from None
     except LookupError:
         # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
         raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None
@@ -151,7 +151,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def nodes(text: str) -> list[yaml.Node]:
-    """The documents of a text as nodes, which know their lines; none of a text that is no YAML."""
+    """The documents of a text as nodes, which know their lines; none if the text is not YAML."""
     try:
         _measure(text)
         return list(yaml.compose_all(text, Loader=_Base))
@@ -186,7 +186,7 @@ def _measure(text: str) -> None:
 
 def _check(root: yaml.Node) -> None:
     """Reject a document that aliases make too large or too deep, or that would lose a key."""
-    # Values in a node and levels below it, with every alias written out.
+    # Values in a node and levels below it, with all aliases expanded.
     known: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 

@@ -7,12 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import (
-    KvCacheOffloadingArgs,
-    SecondaryTierArgs,
-    offloading_findings,
-)
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.engines.engine import Offloading
 from fusioninfer_pulumi.findings import Finding, error, errors
 from fusioninfer_pulumi.kube import quantity
@@ -27,7 +24,7 @@ DISK = "ephemeral-storage"
 def offloading_of(role: RoleArgs) -> Offloading | None:
     """Return the offloading tiers of a role; None without offloading, or if they are invalid."""
     args = role.kv_cache_offloading
-    if args is None or any(offloading_findings((), args)):
+    if args is None or any(check_model((), args)):
         return None
     claims = [tier.file_system.pvc for tier in args.secondary]
     return Offloading(

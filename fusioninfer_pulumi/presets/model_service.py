@@ -36,13 +36,13 @@ ROLE_FIELDS = (
 
 
 def model_service(
-    model: str | ModelArgs | Mapping[str, Any],
+    model: str | ModelArgs | dicts.ModelArgsDict,
     *,
     accelerator: str | None,
     replicas: int = 1,
     prefill_replicas: int = 0,
-    router: RoleArgs | Mapping[str, Any] | None = None,
-    engine: EngineArgs | Mapping[str, Any] | str | None = None,
+    router: RoleArgs | dicts.RouterDict | None = None,
+    engine: EngineArgs | dicts.EngineArgsDict | str | None = None,
     **more: Unpack[dicts.ModelServiceDict],
 ) -> InferenceServiceArgs:
     """Return the service of a model, whose containers the library generates.
@@ -102,7 +102,7 @@ def _check_names(fields: Mapping[str, Any]) -> None:
         raise InvalidServiceError(findings, "model_service")
 
 
-def _router(router: RoleArgs | Mapping[str, Any] | None) -> Any:
+def _router(router: RoleArgs | dicts.RouterDict | None) -> Any:
     if isinstance(router, RoleArgs):
         return router
     return {"name": "router", "component_type": ComponentType.ROUTER, **(router or {})}

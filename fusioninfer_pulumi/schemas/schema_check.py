@@ -1,8 +1,7 @@
-"""What does not fit the schema of a kind: in a whole object, or in a part that a user wrote.
+"""Validates an object, or a part of one, against the schema of its kind.
 
-A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep has
-findings of its own, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
-API server merges them by it.
+A `pulumi.Output` matches every schema, and so do values that are not JSON or nested too deep, which
+have other findings. Keys of items (`x-keys`) must be unique, because the API server merges by them.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ MAX_DEPTH = 100
 def normalize_part(value: Any, part: Part) -> Any:
     """Return a copy without fields that are null, and with fractional quantities as strings.
 
-    A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and refuses a
-    null, which a pod reads as a field that is not set.
+    A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and rejects a
+    null, which in a pod is a field that is not set.
     """
     schema = part_schema(part)
     return _normal(schema, schema.at(part.path), value)
@@ -166,7 +165,7 @@ def _oversized_quantities(
 
 
 def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
-    """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
+    """Return a copy with a text in place of values that are unknown, not JSON, or too deep."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, item) for key, item in value.items() if isinstance(key, str))
         return {key: _replace_unknown(item, unknown, depth + 1) for key, item in items}
@@ -206,7 +205,7 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
     if name == "additionalProperties":
         for key in expected:
             if "patternProperties" in schema.at(at):
-                message = f"{shown(key)} is no valid Kubernetes label or annotation key"
+                message = f"{shown(key)} is not a valid Kubernetes label or annotation key"
                 yield error(INVALID_FORMAT, (*at, key), message)
             else:
                 yield _unknown_key((*at, key), schema.at(at))
@@ -324,5 +323,5 @@ def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Ite
             yield warning(
                 FIELD_OF_EXPERIMENTAL_CHANNEL,
                 (*at, key),
-                "needs the experimental channel of the Gateway API; the standard one refuses it",
+                "needs the experimental channel of the Gateway API; the standard one rejects it",
             )

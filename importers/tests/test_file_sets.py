@@ -111,8 +111,8 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
 @pytest.mark.parametrize(
     ("documents", "told"),
     [
-        ([{"a": 1}], ["set: holds no manifest of a service"]),
-        ([INVENTORY], ["set: holds no manifest of a service"]),
+        ([{"a": 1}], ["set: contains no service manifest"]),
+        ([INVENTORY], ["set: contains no service manifest"]),
         ([samples.service(), 3], ["set/a.yaml#2: must be a mapping, got 3"]),
         (
             [{"metadata": {}, "spec": {}}],
@@ -150,7 +150,7 @@ def test_files_of_several_stacks_are_checked_in_one_call(run: Run) -> None:
     assert run("check", "dev", "prod")[0] == 0
     assert run("render", *stacks)[0] == 2
     assert run("check", "dev", "dev")[0] == 0
-    assert run("render", "dev", "dev")[2][0] == "dev/s.yaml: is given twice"
+    assert run("render", "dev", "dev")[2][0] == "dev/s.yaml: is passed twice"
 
 
 def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> None:

@@ -216,7 +216,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     ),
     (
         [released(), {**model_service(), "spec": {"endpoints": []}}],
-        "f#2: endpoints: must hold at least 1 item, got none",
+        "f#2: endpoints: must contain at least 1 item, got none",
     ),
     (
         [released(), {**model_service(), "metadata": {"name": "chat", "labels": {"a": "b"}}}],

@@ -56,7 +56,7 @@ def test_a_foreign_manifest_without_the_package_names_the_command(
     assert str(refused.value).endswith(
         'apiVersion: "workload.serving.volcano.sh/v1alpha1" is read by an importer that is not '
         'installed: pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
-        '#subdirectory=importers"'
+        '#subdirectory=importers" [importer-missing]'
     )
 
 

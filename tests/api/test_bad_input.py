@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 from samples import (
@@ -24,6 +25,7 @@ from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, shown
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
+from fusioninfer_pulumi.presets.model_service import model_service
 
 NAME = "must be a name of a-z, 0-9 and - that starts and ends with a letter or digit"
 FIRST = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
@@ -80,7 +82,7 @@ WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
         (service(role(zebra=2)), [f"roles[0].zebra: unknown key; allowed: {KEYS}"]),
     ],
 )
-def test_document_that_is_no_service_is_rejected(manifest: Any, expected: list[str]) -> None:
+def test_document_of_other_kind_is_rejected(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
@@ -136,9 +138,9 @@ def test_findings_of_all_documents_are_raised_in_one_error() -> None:
             "spec: {roles: 1}}\n---\n{apiVersion: v1, kind: Pod}\n"
         )
     assert str(caught.value).splitlines() == [
-        "roles: must be a list, got 1",
-        'apiVersion: must be fusioninfer.io/v1alpha1, got "v1"',
-        'kind: must be InferenceService, got "Pod"',
+        "roles: must be a list, got 1 [wrong-type]",
+        'apiVersion: must be fusioninfer.io/v1alpha1, got "v1" [wrong-kind]',
+        'kind: must be InferenceService, got "Pod" [wrong-kind]',
     ]
     assert len(caught.value.findings) == 3
 
@@ -152,9 +154,25 @@ def test_constructor_error_has_one_line_per_finding() -> None:
     with pytest.raises(InvalidServiceError) as refused:
         RoleArgs(name="serve", component_type=ComponentType.WORKER, replica=3, replicas="2")
     assert str(refused.value).splitlines() == [
-        'RoleArgs: replicas: must be an integer, got "2"',
-        "RoleArgs: replica: unknown key, did you mean replicas?",
+        'RoleArgs: replicas: must be an integer, got "2" [wrong-type]',
+        "RoleArgs: replica: unknown key, did you mean replicas? [unknown-key]",
     ]
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: InferenceServiceArgs(roles=[]),
+        lambda: model_service("Qwen/Qwen3-8B", accelerator="H100", replica=2),  # type: ignore[call-arg]  # the mistake
+        lambda: load({"kind": "Pod"}),
+    ],
+)
+def test_error_in_program_has_no_traceback_and_names_the_rule(construct: Any) -> None:
+    # Pulumi prints the text of a RunError, and a traceback of anything else.
+    with pytest.raises(pulumi.RunError) as raised:
+        construct()
+    assert isinstance(raised.value, InvalidServiceError)
+    assert str(raised.value).endswith(f"[{raised.value.findings[-1].rule}]")
 
 
 def test_constructor_error_names_the_nested_field() -> None:
@@ -191,7 +209,7 @@ def test_finding_escapes_control_characters() -> None:
     told = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
     assert (str(told), told.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
     refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
-    assert refused == f"{ESCAPED}: {ESCAPED}"
+    assert refused == f"{ESCAPED}: {ESCAPED} [lines]"
 
 
 def test_lone_surrogate_is_escaped() -> None:
@@ -213,7 +231,7 @@ def test_multiline_argument_is_escaped() -> None:
           ("schedulingStrategy.queue: must be a name of at most 253 of a-z, 0-9, - and . that "
            'starts and ends with a letter or digit, got "x y"')]),
         (service(role(topologySpread=[{"topologyKey": "bad key!"}])),
-         [('roles[0].topologySpread[0].topologyKey: "bad key!" is no valid Kubernetes label or '
+         [('roles[0].topologySpread[0].topologyKey: "bad key!" is not a valid Kubernetes label or '
            "annotation key")]),
         (service(role("r", "router", template=None, strategy="pd-disaggregation",
                       endpointPicker={"threshold": 10**400})),
@@ -271,7 +289,7 @@ def test_empty_object_name_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (service(*[role()] * 1001), "roles: must hold at most 1000 items, got 1001"),
+        (service(*[role()] * 1001), "roles: must contain at most 1000 items, got 1001"),
         (
             service(role(template=template(container(args=["x"] * 10_001)))),
             f"{SERVING}.args: must have at most 10000 items, got 10001",

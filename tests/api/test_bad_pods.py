@@ -34,11 +34,11 @@ def test_devices_are_counted_in_whole_numbers(amount: Any, message: str) -> None
 
 
 @pytest.mark.parametrize("amount", [1, "1", 1.0, "1000m", "1e0"])
-def test_a_whole_device_may_be_written_in_any_way(amount: Any) -> None:
+def test_whole_device_count_is_accepted_in_every_notation(amount: Any) -> None:
     assert problems(gpus(amount)) == []
 
 
-def test_processors_and_memory_may_be_fractions() -> None:
+def test_fractional_cpu_and_memory_are_accepted() -> None:
     assert problems(pod(container(resources={"requests": {"cpu": "0.5", "memory": "1.5Gi"}}))) == []
 
 
@@ -59,7 +59,7 @@ def test_requests_of_a_device_equal_its_limits(limits: Any, expected: list[str])
     ]
 
 
-def test_amounts_of_the_whole_pod_are_quantities_too() -> None:
+def test_pod_level_resources_must_be_quantities() -> None:
     manifest = pod(
         overhead={"cpu": "abc"}, resources={"limits": {"memory": "lots"}, "requests": [1]}
     )
@@ -71,7 +71,7 @@ def test_amounts_of_the_whole_pod_are_quantities_too() -> None:
     ]
 
 
-def test_what_is_passed_through_can_be_written_as_json() -> None:
+def test_passed_through_value_must_be_json() -> None:
     manifest = pod(
         volumes=[{"name": "v", 1: "a", "b": float("nan")}],
         affinity={"x": {1, 2}},
@@ -84,21 +84,21 @@ def test_what_is_passed_through_can_be_written_as_json() -> None:
         f"{POD}.volumes[0]: keys must be strings, got 1; quote it in YAML",
         f"{POD}.volumes[0].b: must be a finite number, got nan",
         f"{POD}.affinity.x: must be plain data, got a set",
-        f"{POD}.hostname: holds half of a surrogate pair, which is no text",
+        f"{POD}.hostname: contains half of a surrogate pair, which is not valid text",
         f"{POD}.dnsConfig.options[0].value: must be a finite number, got inf",
     ]
 
 
 @pytest.mark.parametrize(("given", "at", "said"), [*PODS, *NEVER_PLACED])
-def test_pods_that_could_never_be_made_are_refused(given: Any, at: str, said: str) -> None:
+def test_pod_that_the_api_server_rejects_is_rejected(given: Any, at: str, said: str) -> None:
     assert problems(pod(**given)) == [f"{POD}.{at}: {said}"]
 
 
 @pytest.mark.parametrize(("given", "at", "said"), CONTAINERS)
-def test_containers_that_could_never_run_are_refused(given: Any, at: str, said: str) -> None:
+def test_container_that_the_api_server_rejects_is_rejected(given: Any, at: str, said: str) -> None:
     assert f"{SERVING}.{at}: {said}" in problems(pod(container(**given)))
 
 
 @pytest.mark.parametrize("given", TAKEN)
-def test_what_kubernetes_takes_is_taken(given: Any) -> None:
+def test_pod_that_kubernetes_accepts_is_accepted(given: Any) -> None:
     assert problems(pod(**given)) == []

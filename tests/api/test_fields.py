@@ -53,7 +53,7 @@ def snake(value: Any) -> Any:
 
 @given(services(extras=True))
 @examples(0.3)
-def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None:
+def test_python_and_yaml_names_give_equal_services(manifest: dict[str, Any]) -> None:
     spoken = {key: snake(manifest[key]) for key in ("metadata", "spec")}
     (args,) = load(manifest)
     assert InferenceServiceArgs(**spoken["metadata"], **spoken["spec"]) == args
@@ -63,11 +63,11 @@ def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None
 
 @given(services(extras=True))
 @examples(0.25)
-def test_a_manifest_written_as_yaml_is_read_as_it_was(manifest: dict[str, Any]) -> None:
+def test_dumped_manifest_loads_to_the_same_service(manifest: dict[str, Any]) -> None:
     assert loads(yaml.safe_dump(manifest, allow_unicode=True)) == load(manifest)
 
 
-def test_defaults_are_those_of_the_documents() -> None:
+def test_defaults_match_the_design() -> None:
     (args,) = load(service())
     (only,) = args.roles
     assert (args.namespace, args.labels, args.annotations) == ("default", {}, {})
@@ -84,7 +84,7 @@ def test_defaults_are_those_of_the_documents() -> None:
     }
 
 
-def test_the_name_of_a_component_may_come_from_its_logical_name() -> None:
+def test_name_defaults_to_the_logical_name() -> None:
     args = InferenceServiceArgs.model_validate({"roles": [role()]})
     assert args.name is None
     assert plan_service(args, "from-pulumi").service == "from-pulumi"
@@ -96,7 +96,7 @@ def test_the_name_of_a_component_may_come_from_its_logical_name() -> None:
     ]
 
 
-def test_choices_may_be_given_as_enums() -> None:
+def test_enum_members_are_accepted() -> None:
     manifest = service(
         role(
             multinode=nodes(2, launcher=Launcher.RAY),
@@ -107,7 +107,7 @@ def test_choices_may_be_given_as_enums() -> None:
     assert args.roles[0].restart_policy is RestartPolicy.NONE
 
 
-def test_what_a_model_holds_cannot_be_changed_behind_its_validation() -> None:
+def test_models_are_immutable() -> None:
     (args,) = load(service())
     with pytest.raises(ValueError, match="frozen"):
         args.namespace = "other"
@@ -116,7 +116,7 @@ def test_what_a_model_holds_cannot_be_changed_behind_its_validation() -> None:
 Make = Callable[..., Any]
 
 
-def test_outputs_are_leaves_of_the_objects(output: Make) -> None:
+def test_outputs_are_kept_in_rendered_objects(output: Make) -> None:
     image, value, note, host, own, space = (output(text) for text in "abcdef")
     secret = output("hidden", secret=True)
     serving = container(
@@ -143,7 +143,7 @@ def test_outputs_are_leaves_of_the_objects(output: Make) -> None:
     assert workload["metadata"]["annotations"] == {"own": own}
 
 
-def test_the_revision_of_a_template_with_outputs_does_not_depend_on_their_values(
+def test_revision_does_not_depend_on_values_of_outputs(
     output: Make,
 ) -> None:
     def revision(image: Any) -> str:
@@ -196,7 +196,7 @@ LIFTED: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", LIFTED)
-def test_an_output_where_structure_is_needed_says_how_to_lift_it(path: str, output: Make) -> None:
+def test_output_in_place_of_structure_names_the_fix(path: str, output: Make) -> None:
     (problem,) = problems(LIFTED[path](output("x")))
     assert problem.startswith(f"{path}: ")
     assert OUTPUT_HINT in problem
@@ -211,7 +211,7 @@ def test_an_output_where_structure_is_needed_says_how_to_lift_it(path: str, outp
         ({"command": ["/app/serve"], "args": ["OUT"]}, nodes(2, launcher="ray"), "args[0]"),
     ],
 )
-def test_an_output_among_arguments_that_are_read_or_quoted_is_refused(
+def test_output_in_parsed_arguments_is_rejected(
     serving: dict[str, Any], multinode: Any, path: str, output: Make
 ) -> None:
     words = {
@@ -261,7 +261,7 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
 
 @given(services(), st.integers(0, 2**32))
 @examples(0.5)
-def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: int) -> None:
+def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(8):
         broken = mutilated(manifest, chance)

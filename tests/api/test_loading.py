@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from samples import role, service, template
+from told import without_rules
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
@@ -44,7 +45,7 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1,
 def refusal(text: str) -> str:
     with pytest.raises(InvalidServiceError) as caught:
         loads(text)
-    return str(caught.value)
+    return without_rules(str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -75,14 +76,14 @@ def refusal(text: str) -> str:
         ("a: &x [*x]", "line 1, column 4: an alias refers to itself"),
         ("a\0b", ("not YAML: unacceptable character #x0000: control characters are not allowed in "
          '"<unicode string>", position 1')),
-        ("a: \ud800", "not YAML: holds half of a surrogate pair"),
+        ("a: \ud800", "not YAML: contains half of a surrogate pair"),
     ],
 )  # fmt: skip
-def test_text_that_is_no_manifest_gets_one_line(text: str, expected: str) -> None:
+def test_text_that_is_not_a_manifest_has_a_one_line_error(text: str, expected: str) -> None:
     assert refusal(text) == expected
 
 
-TOO_MANY = "more than 500000 values with every alias written out"
+TOO_MANY = "more than 500000 values with all aliases expanded"
 TOO_DEEP = "nested deeper than 100 levels"
 ABSURD = {
     "aliases": (BOMB, TOO_MANY),
@@ -103,7 +104,7 @@ MEGABYTES = 300
 
 
 @pytest.mark.slow
-def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
+def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
     # In a process of its own: a text that is too deep ends the process that composes it.
     before = os.times()
     done = subprocess.run(
@@ -138,37 +139,37 @@ def _main() -> None:
     said: dict[str, Any] = {name: refusal(text) for name, (text, _) in ABSURD.items()}
     with pytest.raises(InvalidServiceError) as caught:
         load("/dev/zero")
-    said["endless file"] = str(caught.value)
+    said["endless file"] = without_rules(str(caught.value))
     said["megabytes"] = _peak()
     sys.stdout.write(json.dumps(said))
 
 
-def test_an_alias_bomb_inside_of_a_template_is_refused_before_anything_walks_it() -> None:
+def test_alias_bomb_in_template_is_rejected_before_validation() -> None:
     start = time.process_time()
-    assert "every alias written out" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
+    assert "all aliases expanded" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
     assert time.process_time() - start < 2
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "image.yaml"
     path.write_bytes(b"\xff\xfe\x00binary")
     with pytest.raises(InvalidServiceError) as caught:
         load(path)
-    assert str(caught.value) == f"{path}: not YAML: not UTF-8 text"
+    assert str(caught.value) == f"{path}: not YAML: not UTF-8 text [unreadable-file]"
 
 
 @pytest.mark.parametrize("path", ["missing.yaml", "a\0b", "apiVersion: v1\nkind: Pod", "a" * 5_000])
-def test_a_path_that_does_not_exist_is_an_error_and_never_text(path: str) -> None:
+def test_missing_path_is_an_os_error(path: str) -> None:
     with pytest.raises(OSError, match=r"No such file|File name too long"):
         load(path)
 
 
-def test_a_folder_without_manifests_is_refused(tmp_path: Path) -> None:
+def test_folder_without_manifests_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidServiceError, match=r"no manifest .* in this directory"):
         load(tmp_path)
 
 
-def test_problems_of_a_file_name_the_file_and_the_document(tmp_path: Path) -> None:
+def test_error_names_file_and_document(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(f"{TEXT}---\nkind: Pod\n")
     read = read_text(path.read_text(), "two.yaml")
@@ -178,13 +179,13 @@ def test_problems_of_a_file_name_the_file_and_the_document(tmp_path: Path) -> No
     assert str(caught.value).startswith(f"{path}#2: apiVersion: is required")
 
 
-def test_documents_before_a_syntax_error_are_still_checked() -> None:
+def test_documents_before_a_syntax_error_are_checked() -> None:
     text = TEXT.replace("worker", "trainer") + "---\n["
     lines = refusal(text).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["roles[0].componentType", "not YAML"]
 
 
-def test_a_file_may_hold_several_services_and_empty_documents(tmp_path: Path) -> None:
+def test_empty_documents_between_services_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "services.yaml"
     path.write_text(f"---\n{TEXT}---\n---\n# nothing\n---\n{TEXT.replace('svc', 'other')}...\n")
     assert [args.name for args in load(path)] == ["svc", "other"]
@@ -196,7 +197,7 @@ def test_a_file_may_hold_several_services_and_empty_documents(tmp_path: Path) ->
     [TEXT, "\ufeff" + TEXT, TEXT.replace("\n", "\r\n"), json.dumps(yaml.safe_load(TEXT), indent=2)],
     ids=["yaml", "byte-order-mark", "windows", "json"],
 )
-def test_the_usual_forms_of_a_text_mean_the_same(text: str) -> None:
+def test_equivalent_yaml_and_json_give_equal_services(text: str) -> None:
     assert loads(text) == load(yaml.safe_load(TEXT))
 
 
@@ -219,32 +220,32 @@ def test_the_usual_forms_of_a_text_mean_the_same(text: str) -> None:
         ("5", 5),
     ],
 )
-def test_scalars_are_read_as_kubernetes_reads_them(text: str, value: Any) -> None:
+def test_scalars_are_parsed_as_in_kubernetes(text: str, value: Any) -> None:
     (read,) = documents(f"a: {text}")
     assert read == {"a": value}
     assert type(read["a"]) is type(value)
 
 
-def test_anchors_and_merge_keys_are_plain_data_once_read() -> None:
+def test_anchors_and_merge_keys_are_expanded() -> None:
     text = TEXT.replace("spec:\n  roles", "spec: &s\n  roles")
     text = text.replace("[{name: vllm,", "[{<<: {name: vllm},")
     assert loads(text) == loads(TEXT)
 
 
-def test_ten_thousand_replicas_are_read(tmp_path: Path) -> None:
+def test_ten_thousand_replicas_load(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_text(yaml.safe_dump(service(role(replicas=10_000))))
     assert load(path)[0].roles[0].replicas == 10_000
 
 
-def test_a_thousand_roles_are_read_in_time() -> None:
+def test_thousand_roles_load_in_bounded_time() -> None:
     manifest = service(*(role(f"r{index}") for index in range(1_000)))
     start = time.process_time()
     assert len(loads(json.dumps(manifest))[0].roles) == 1_000
     assert time.process_time() - start < 10
 
 
-def test_a_python_structure_may_not_be_deeper_than_a_text() -> None:
+def test_deeply_nested_python_structure_is_rejected() -> None:
     deep: list[Any] = []
     for _ in range(150):
         deep = [deep]
@@ -256,7 +257,7 @@ CHARACTERS = "\N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}"
 TEMPLATE = "looks like a template (Helm's, for example): render it first"
 
 
-def test_json_with_escaped_surrogate_pairs_reads_as_the_characters() -> None:
+def test_escaped_surrogate_pairs_in_json_are_joined() -> None:
     written = json.dumps({"a": CHARACTERS})
     assert "\\ud83d" in written
 
@@ -271,13 +272,13 @@ def test_json_with_escaped_surrogate_pairs_reads_as_the_characters() -> None:
         ("{{- if .Values.enabled }}", TEMPLATE),
     ],
 )  # fmt: skip
-def test_what_usually_makes_a_text_unreadable_is_named(line: str, said: str) -> None:
+def test_unreadable_text_error_names_an_unrendered_template(line: str, said: str) -> None:
     with pytest.raises(UnreadableError) as raised:
         list(documents(f"kind: A\nspec:\n{line}\n"))
     assert str(raised.value).endswith(said)
 
 
-def test_braces_and_tabs_elsewhere_are_nobodys_cause() -> None:
+def test_braces_far_from_the_error_are_not_named() -> None:
     text = "prompt: '{{ messages }}\t'\na: 1\n\nb: 2\nc: [1\n"
     with pytest.raises(UnreadableError, match=r"^not YAML: line 6, column 1: [^{]*$"):
         list(documents(text))

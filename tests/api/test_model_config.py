@@ -31,7 +31,7 @@ def manifest(folder: Path, config: str) -> Path:
     return path
 
 
-def test_a_path_is_relative_to_the_manifest(folder: Path) -> None:
+def test_path_is_relative_to_the_manifest(folder: Path) -> None:
     (folder / "models").mkdir()
     (folder / "models" / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
     (folder / "link.json").symlink_to("models/config.json")
@@ -89,17 +89,17 @@ def binary(folder: Path) -> None:
         ("c.json", link_out, "is not below the folder of the manifest"),
         ("c.json", device, "is not below the folder of the manifest"),
         ("c.json", link_to_itself, "cannot be read"),
-        ("c.json", pipe, "is no regular file"),
+        ("c.json", pipe, "is not a regular file"),
         ("c.json", a_folder, ""),
         ("c.json", large, "is larger than 4 MiB"),
-        ("c.json", nested, "is no JSON"),
-        ("c.json", binary, "is no JSON"),
-        ("c.json", no_object, "holds no JSON object"),
+        ("c.json", nested, "is not JSON"),
+        ("c.json", binary, "is not JSON"),
+        ("c.json", no_object, "is not a JSON object"),
         ("c.json", no_file, "cannot be read: No such file"),
-        ("a\0b", no_file, "is no path"),
+        ("a\0b", no_file, "is not a path"),
     ],
 )
-def test_what_is_not_read(
+def test_unusable_config_file_is_an_error(
     folder: Path, config: str, make: Callable[[Path], None], says: str
 ) -> None:
     make(folder)
@@ -110,7 +110,7 @@ def test_what_is_not_read(
     assert says in finding.text
 
 
-def test_what_is_left_of_a_refused_manifest_reads_no_file(folder: Path) -> None:
+def test_rejected_manifest_does_not_read_its_config_file(folder: Path) -> None:
     path = manifest(folder, "/dev/zero")
     text = path.read_text(encoding="utf-8").replace("name: svc", "name: Not A Name")
     path.write_text(text.replace("spec:", "spec:\n  unknown: 1", 1), encoding="utf-8")

@@ -164,12 +164,12 @@ def objects(manifest: Any) -> tuple[list[Finding], list[Any]]:
     return errors(plan.findings), list(leaves(render(plan)))
 
 
-def test_every_such_field_has_a_case() -> None:
+def test_every_field_that_accepts_outputs_has_a_case() -> None:
     assert set(CASES) == MARKED
 
 
 @pytest.mark.parametrize("where", [*CASES, *POD])
-def test_an_output_reaches_the_objects_untouched(where: str, output: Any) -> None:
+def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
     later = output("known-later")
     refused, held = objects((CASES | POD)[where](later))
     assert refused == []
@@ -179,6 +179,6 @@ def test_an_output_reaches_the_objects_untouched(where: str, output: Any) -> Non
 
 
 @pytest.mark.parametrize("where", CASES)
-def test_a_plain_value_is_still_checked(where: str) -> None:
+def test_plain_value_is_checked(where: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         InferenceServiceArgs.model_validate(CASES[where](["not", "text"]))

@@ -27,37 +27,37 @@ from fusioninfer_pulumi.kube.durations import seconds
         ("1µs", Fraction(1, 10**6)),
     ],
 )
-def test_durations_as_go_reads_them(text: str, expected: Fraction) -> None:
+def test_durations_are_parsed_as_in_go(text: str, expected: Fraction) -> None:
     assert seconds(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "10", "m", "1 m", "1d", "-5s", "+5s", "1e3s", ".s", "1h30", "1..5s", "9999999h"]
 )
-def test_what_go_would_refuse(text: str) -> None:
+def test_duration_that_go_rejects_is_rejected(text: str) -> None:
     assert seconds(text) is None
 
 
 @given(st.integers(0, 2000), st.integers(0, 59), st.integers(0, 59))
-def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, rest: int) -> None:
+def test_units_of_a_duration_add_up(hours: int, minutes: int, rest: int) -> None:
     assert seconds(f"{hours}h{minutes}m{rest}s") == hours * 3600 + minutes * 60 + rest
 
 
 _NEEDS_SURGE = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
 
 
-def test_the_order_of_roles_belongs_to_the_service() -> None:
+def test_role_order_is_rejected_in_a_role() -> None:
     (told,) = problems(service(role(rollout={"roleOrder": "Together"})))
     assert told.startswith("roles[0].rollout.roleOrder: unknown key")
 
 
-def test_a_router_is_no_role_that_rolls() -> None:
+def test_rollout_is_rejected_in_a_router() -> None:
     router = {"name": "router", "componentType": "router", "rollout": {"partition": 1}}
     (told,) = problems(service(role(), router))
     assert told.startswith("roles[1].rollout: a router runs no model")
 
 
-def test_wait_knows_its_levels() -> None:
+def test_unknown_wait_level_is_rejected() -> None:
     (told,) = problems(service(wait={"level": "Ready"}))
     assert told == ('wait.level: must be one of None, Scheduled, Available, Serving, got "Ready"')
     assert problems(service(wait={"timeout": "1d"}))

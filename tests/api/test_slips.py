@@ -23,7 +23,7 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 
 @given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
 @examples(3)
-def test_a_slip_is_refused_in_words_of_ours_or_can_be_written(service: Manifest) -> None:
+def test_typo_is_rejected_with_a_readable_error_or_renders(service: Manifest) -> None:
     assert_told(told := refusal(service))
     assert told or can_be_written(list(rendered(service)))
 

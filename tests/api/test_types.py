@@ -89,7 +89,7 @@ TOLD: dict[str, tuple[Manifest, str]] = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_what_a_string_must_be_is_told(case: str) -> None:
+def test_format_error_describes_the_format(case: str) -> None:
     manifest, wanted = TOLD[case]
     assert wanted in problems(manifest)
 
@@ -107,7 +107,7 @@ PART, SHARE = TypeAdapter(CountOrPercentage), TypeAdapter(CountOrAnyPercentage)
         *((SHARE, value) for value in (0, 3, "0%", "100%")),
     ],
 )
-def test_amounts(field: TypeAdapter[Any], value: Any) -> None:
+def test_valid_amount_is_accepted(field: TypeAdapter[Any], value: Any) -> None:
     assert str(field.validate_python(value)) == str(value)
     jsonschema.validate(value, field.json_schema())
 
@@ -133,7 +133,7 @@ def test_amounts(field: TypeAdapter[Any], value: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_amount(field: TypeAdapter[Any], value: Any, words: str) -> None:
+def test_invalid_amount_is_rejected(field: TypeAdapter[Any], value: Any, words: str) -> None:
     with pytest.raises(ValidationError, match=f"^1 validation error.*\n  {words}"):
         field.validate_python(value)
 
@@ -158,18 +158,18 @@ def written(manifest: dict[str, Any], word: str) -> InferenceServiceArgs:
 
 
 @pytest.mark.parametrize("word", ["On", "Off"])
-def test_a_gang_is_switched_without_quotes(word: str) -> None:
+def test_unquoted_on_and_off_set_the_gang_mode(word: str) -> None:
     args = written(ganged(word), word)
     assert args.scheduling_strategy.gang_policy.mode.value == word
 
 
-def test_metrics_are_off_without_quotes() -> None:
+def test_unquoted_off_sets_the_metrics_mode() -> None:
     picker = written(measured("Off"), "Off").roles[1].endpoint_picker
     assert picker is not None
     assert picker.metrics.value == "Off"
 
 
-def test_a_boolean_without_a_word_is_refused() -> None:
+def test_boolean_without_matching_value_is_rejected() -> None:
     (told,) = problems(measured(True))
     assert told.endswith('.metrics: must be one of Off, Authenticated, Unauthenticated, got "On"')
     path = "schedulingStrategy.gangPolicy.mode"
@@ -188,10 +188,10 @@ def test_a_boolean_without_a_word_is_refused() -> None:
         (measured(True), False),
     ],
 )
-def test_the_schema_takes_what_we_take(manifest: dict[str, Any], accepted: bool) -> None:
+def test_json_schema_accepts_the_same_values(manifest: dict[str, Any], accepted: bool) -> None:
     assert SCHEMA.is_valid(manifest) is accepted
     assert (not problems(manifest)) is accepted
 
 
-def test_what_is_written_is_quoted() -> None:
+def test_dumped_on_and_off_are_quoted() -> None:
     assert to_yaml([{"mode": "Off"}]) == "mode: 'Off'\n"

@@ -1,4 +1,4 @@
-"""What `wait.level` waits for beside replicas: when an object is accepted, and what is said."""
+"""Objects other than replicas that `wait.level` waits for, and the messages meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component accepts and what it refuses before anything is registered."""
+"""Arguments that a component accepts or rejects before it registers anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of features as children: what they wait for, their options and their names."""
+"""Objects of features as children: dependencies, options and names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ISC004 - tables of sentences
-"""Why replicas do not come up: objects recorded on the real components, and tables beside them."""
+"""Reasons of failed replicas, from objects recorded on real components and from tables."""
 
 from __future__ import annotations
 

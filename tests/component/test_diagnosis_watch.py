@@ -1,4 +1,4 @@
-"""What a watch keeps of pods that show what is wrong for a moment only."""
+"""A watch keeps the state of pods that show a problem for a moment only."""
 
 from __future__ import annotations
 

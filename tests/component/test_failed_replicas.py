@@ -92,7 +92,7 @@ def test_terminating_pods_of_old_revision_are_ignored(
 
 @pytest.fixture
 def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """The status of three replicas, of which one is down; and what was said."""
+    """Return the status of three replicas, one of which is down, and the log."""
     engine.live = {f"svc-inference-{index}": READY for index in (0, 2)}
     engine.live["svc-inference-1"] = ROLLING
     asked: list[Any] = []

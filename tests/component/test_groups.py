@@ -1,4 +1,4 @@
-"""Serving groups under mocks: what is registered, after what, and what the outputs say."""
+"""Serving groups under mocks: objects, their dependencies and the outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One LeaderWorkerSet for each role under mocks: what is registered, its status, refusals."""
+"""One LeaderWorkerSet for each role under mocks: objects, status and rejected updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two services of one program that would share an object are refused, unless clusters differ."""
+"""Two services of one program that would share an object are rejected, unless clusters differ."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def run(engine: Any, story: Story, options: Callable[[], Options], number: int =
 
 
 def objects(deployment: Any) -> list[Any]:
-    """What the component registered, without what the test made itself."""
+    """Return the component's resources without those of the test."""
     return [each for each in deployment.children if each.request.parent == service(deployment).urn]
 
 

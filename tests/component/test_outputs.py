@@ -35,7 +35,7 @@ def exports(service: InferenceService) -> dict[str, Any]:
 
 
 def unknown() -> pulumi.Output[Any]:
-    """What an output of a resource that does not exist yet is, while previewing."""
+    """Return the output of a resource that does not exist yet, in a preview."""
     known = pulumi.Output.from_input(False).future()
     value = pulumi.Output.from_input(pulumi.output.UNKNOWN).future()
     return pulumi.Output(set(), value, known)

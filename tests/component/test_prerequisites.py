@@ -1,4 +1,4 @@
-"""The component: which cluster it reads, what it says, when it fails."""
+"""The component: the cluster that it reads, its warnings and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plugin makes of the engine's requests."""
+"""Requests of the Pulumi engine to the plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component registers: exact lists, names, order and options."""
+"""Resources of a component: exact lists, names, order and options."""
 
 from __future__ import annotations
 

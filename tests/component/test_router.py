@@ -1,4 +1,4 @@
-"""What a component registers for a router: types, names, order, options, outputs."""
+"""Resources of a component with a router: types, names, order, options, outputs."""
 
 from __future__ import annotations
 

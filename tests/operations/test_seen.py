@@ -194,12 +194,15 @@ def test_without_gpus_no_panel_divides_by_them() -> None:
     assert "Tokens per second and GPU" not in titles
 
 
-def test_namespace_output_is_rejected_with_alerts() -> None:
+def test_namespace_output_has_one_error_that_names_the_fix() -> None:
     manifest = seen()
     manifest["metadata"]["namespace"] = UnknownOutput()
-    found = problems(manifest)
-    for field in ("alerts", "dashboards"):
-        assert any(text.startswith(f"monitoring.{field}: its queries contain") for text in found)
+    (error,) = [text for text in problems(manifest) if "Output" in text]
+    assert error.startswith(
+        "metadata.namespace: is part of names or queries of monitoring.alerts, "
+        "monitoring.dashboards, endpointPicker.metrics Authenticated: pass the string"
+    )
+    assert "depends_on" in error
 
 
 def tool(name: str) -> Any:

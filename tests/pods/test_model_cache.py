@@ -123,7 +123,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         cached({**WARM, "job": {"timeout": "soon"}}),
-        ['model.cache.job.timeout: must be a duration such as 30m or 2h, got "soon"'],
+        [("model.cache.job.timeout: must be a duration above 0 such as 90s, 10m or 1h30m, "
+          'got "soon"')],
     ),
     (
         cached({"claimName": "x", "job": {"backoffLimit": 1}}),

@@ -11,7 +11,7 @@ import fusioninfer_pulumi.capacity_package
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
 from fusioninfer_pulumi.engines._engine_images import read_image
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
-from fusioninfer_pulumi.loading.validate import written
+from fusioninfer_pulumi.loading.validate import to_manifest
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.presets.expansion import expand
 from tests.samples import (
@@ -475,7 +475,7 @@ def test_every_value_has_an_origin() -> None:
 )  # fmt: skip
 def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifest) -> None:
     args = InferenceServiceArgs(**manifest)
-    out = written(expand(args).args)
+    out = to_manifest(expand(args).args)
     assert "engine" not in out["spec"]
     assert all(
         "image" in role["template"]["spec"]["containers"][0] for role in out["spec"]["roles"]

@@ -1,4 +1,4 @@
-"""What holds of the refusal of updates that would wait for a gang, whatever the service."""
+"""Properties of the rejection of updates that would wait for a gang forever."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARE = st.integers(0, 3)
 
 
 def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLws | None]:
-    """Some of the sets of a service, as they are to be but for what is said otherwise."""
+    """Some LeaderWorkerSets of a service as planned, with the given differences."""
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     found: dict[str, RunningLws | None] = {}
     for role in plan.roles:

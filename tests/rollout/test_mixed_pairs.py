@@ -1,4 +1,4 @@
-"""Which updates pair old with new prefill and decode pods, and what is said of these pairs."""
+"""Updates that pair old with new prefill and decode pods, and the verdicts on these pairs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
          "the endpoint picker of llm-d 0.10 or later avoids it"),
     ],
 )  # fmt: skip
-def test_update_of_release_says_what_clients_see_and_what_avoids_it(
+def test_release_change_reports_consequence_for_clients_and_remedy(
     more: Manifest, advice: str | None
 ) -> None:
     expected = [] if advice is None else [f"{DEGRADED}; {advice}{SOURCE}"]
@@ -94,12 +94,12 @@ def test_old_pods_without_pair_revision_are_mixed() -> None:
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2)])
-def test_update_without_effect_on_the_handshake_says_nothing(counts: tuple[int, int]) -> None:
+def test_update_without_effect_on_the_handshake_reports_nothing(counts: tuple[int, int]) -> None:
     old = planned("0.32.0", counts=counts)
     assert mixed(old, planned("0.32.0", "--max-num-seqs=7", counts=counts)) == []
 
 
-def test_unknown_is_said() -> None:
+def test_unknown_compatibility_is_reported_without_evidence() -> None:
     old, new = (planned(f"example.com/vllm/vllm-openai:{tag}", counts=(1, 1)) for tag in "ab")
     (line,) = mixed(old, new)
     assert line.startswith("mixed revisions, unknown: old prefill with new decode pods")

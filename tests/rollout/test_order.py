@@ -1,4 +1,4 @@
-"""What holds of the order of an update, whatever the service: it is played through."""
+"""Properties of the order of an update, played for drawn services."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rounds = list[list[str]]
 
 
 def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
-    """What changes in each round, when all that changed in a round are available after it."""
+    """Return the LeaderWorkerSets of each round; those of a round are available after it."""
     found: Rounds = []
     waiting = set(waiting)
     while waiting:
@@ -110,7 +110,7 @@ def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
 
 
 @given(PLANS)
-def test_sequential_roles_take_turns(plan: ServicePlan) -> None:
+def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     if plan.rollout.role_order is not RoleOrder.SEQUENTIAL:
         return
     steps = update_order(plan)

@@ -1,4 +1,4 @@
-"""What holds for every update, in drawn worlds that answer, fail and crash."""
+"""Invariants of every update, in drawn worlds that answer, fail and crash."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Lws:
 
 @dataclass
 class World:
-    """A cluster, the stack's state, and what an update did to them.
+    """A cluster, the stack's state, and the effects of an update on them.
 
     Attributes:
         stack: Versions and revisions that Pulumi has recorded.
@@ -109,7 +109,7 @@ class World:
 
 
 class Run:
-    """One update of a world, which checks what it asks for."""
+    """One update of a world, whose actions it checks."""
 
     def __init__(self, world: World, spec: int, *, lists: float, asks: bool = False) -> None:
         """`lists` is the share of lists that succeed."""
@@ -328,12 +328,12 @@ class Run:
 
 
 def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
-    """What counts as one for the limit; optional replicas do not count."""
+    """Return the unit that the limit counts; optional replicas do not count."""
     return (lws_step.queue, lws_step.unit) if lws_step.required else None
 
 
 def check_end(run: Run, outcome: str) -> None:
-    """What holds when an update is over, or waits for an answer that never comes."""
+    """Check the end of an update, or of one that waits for an answer that never comes."""
     world = run.world
     if outcome == "waits for Pulumi":
         assert run.pending & run.mute

@@ -178,7 +178,7 @@ def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
 
 
 def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, int], set[str]]:
-    """What counts for a limit, of the LeaderWorkerSets that others wait for."""
+    """Return the units that count for a limit, of the LeaderWorkerSets that others wait for."""
     down: dict[tuple[str, int], set[str]] = {}
     for name in names:
         lws = steps[name]

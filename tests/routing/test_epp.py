@@ -182,7 +182,9 @@ def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
     (told,) = problems(
         routed(metadata={"namespace": namespace}, endpointPicker={"metrics": "Authenticated"})
     )
-    assert told.startswith(f"{AT}.metrics: Authenticated needs a cluster-wide name")
+    assert told.startswith(
+        "metadata.namespace: is part of names or queries of endpointPicker.metrics"
+    )
 
 
 def test_literal_credentials_in_the_template_are_warnings() -> None:

@@ -68,7 +68,7 @@ def test_grant_needs_a_plain_namespace(output: Any) -> None:
         referenceGrants=True,
     )
     (told,) = problems(manifest)
-    assert told.startswith("roles[0].httproute.rules[0].backendRefs[0]: the ReferenceGrant's name")
+    assert told.startswith("metadata.namespace: is part of names or queries of referenceGrants: ")
 
 
 def test_names_that_become_label_values_are_not_too_long() -> None:

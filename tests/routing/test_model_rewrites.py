@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     ),
     "no target": (
         rewriting({"models": ["a"], "targets": []}),
-        f"{AT}[0].targets: must hold at least 1 item, got none",
+        f"{AT}[0].targets: must contain at least 1 item, got none",
     ),
     "a role that is no router": (
         service(role(modelRewrites=[ONE])),

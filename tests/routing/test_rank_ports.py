@@ -150,7 +150,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     ),
     "nine ports": (
         routed(pool={"targetPorts": list(range(8000, 8009))}),
-        "roles[0].pool.targetPorts: must hold at most 8 items, got 9",
+        "roles[0].pool.targetPorts: must contain at most 8 items, got 9",
     ),
     "a sidecar that listens on one": (
         pair(pool={"targetPorts": [8000, 8001]}, endpointPicker={"image": LLM_D}),

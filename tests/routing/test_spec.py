@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "no scorer": (
         routed(scorers={}),
-        ["roles[0].scorers: must hold at least 1 item, got none"],
+        ["roles[0].scorers: must contain at least 1 item, got none"],
     ),
     "a weight that is no number": (
         routed(scorers={"prefix-cache": "2"}),
@@ -74,7 +74,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "a threshold of another strategy": (
         routed(strategy="queue-size", endpointPicker={"threshold": 4}),
         [
-            f"{PICKER}.threshold: is the threshold of pd-disaggregation; remove it, or choose that"
+            (f"{PICKER}.threshold: is the threshold of pd-disaggregation; remove it, or choose "
+             "that strategy")
         ],
     ),
     "a certificate without TLS": (
@@ -98,12 +99,12 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         }}),
         [
             f"{PICKER}.template.spec.containers[0].ports: the picker's ports are fixed; remove it",
-            (f"{PICKER}.template.spec.containers[0].args: stands in endpointPicker.args; remove it "
-            "here"),
-            (f"{PICKER}.template.spec.containers[0].image: stands in endpointPicker.image; remove "
-            "it here"),
-            (f"{PICKER}.template.spec.containers[0].resources: stands in endpointPicker.resources; "
-            "remove it here"),
+            (f"{PICKER}.template.spec.containers[0].args: conflicts with "
+             "endpointPicker.args; remove it here"),
+            (f"{PICKER}.template.spec.containers[0].image: conflicts with "
+             "endpointPicker.image; remove it here"),
+            (f"{PICKER}.template.spec.containers[0].resources: conflicts with "
+             "endpointPicker.resources; remove it here"),
             f"{PICKER}.template.metadata.labels.app: is set by fusioninfer-pulumi; remove it",
             (f"{PICKER}.template.metadata.labels[fusioninfer.io/service]: is set by "
             "fusioninfer-pulumi; remove it"),
@@ -194,8 +195,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(httproute=None, gateway={"refs": [REF], "gatewayClassName": "istio",
                                         "listeners": [HTTP]}),
         [
-            f"roles[0].gateway.{field}: belongs to a Gateway that is created here, and refs name "
-            "existing ones; give one or the other"
+            f"roles[0].gateway.{field}: belongs to a Gateway that is created here, but refs name "
+            "existing ones; remove one of them"
             for field in ("gatewayClassName", "listeners")
         ],
     ),
@@ -205,7 +206,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "no references": (
         routed(httproute=None, gateway={"refs": []}),
-        ["roles[0].gateway.refs: must hold at least 1 item, got none"],
+        ["roles[0].gateway.refs: must contain at least 1 item, got none"],
     ),
     "wrong listeners": (
         listeners(
@@ -235,13 +236,13 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         [
             ("roles[0].networkPolicy.gateway[1].pods: unknown key; allowed: ipBlock, "
             "namespaceSelector, podSelector"),
-            ("roles[0].networkPolicy.gateway[0]: must hold one of podSelector, namespaceSelector, "
-            "ipBlock"),
+            ("roles[0].networkPolicy.gateway[0]: must contain one of podSelector, "
+            "namespaceSelector, ipBlock"),
         ],
     ),
     "a policy without the gateway": (
         routed(networkPolicy={"gateway": []}),
-        ["roles[0].networkPolicy.gateway: must hold at least 1 item, got none"],
+        ["roles[0].networkPolicy.gateway: must contain at least 1 item, got none"],
     ),
     "two routers": (
         service(router(), router(name="second"), role()),

@@ -28,4 +28,5 @@ InferenceService("q", {"roles": [{"name": "a", "component_type": "work"}]})  # m
 replicas = role.replica  # mistake: misspelled attribute
 model_service("Qwen/Qwen3-8B")  # mistake: an accelerator is needed
 model_service("Qwen/Qwen3-8B", accelerator="H100", replica=2)  # mistake: misspelled field
+model_service("a/b", accelerator="H100", router={"gatway": {}})  # mistake: misspelled field
 RoleArgs(name="a", component_type="worker", engine={"name": "tgi"})  # mistake: no such engine

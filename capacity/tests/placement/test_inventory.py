@@ -36,12 +36,12 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        ([], "pools: must hold at least 1 item, got none"),
+        ([], "pools: must contain at least 1 item, got none"),
         ({**MANIFEST, "kind": "InferenceService"},
          'kind: must be NodePoolInventory, got "InferenceService"'),
         ({"spec": {}}, "apiVersion: is required, must be fusioninfer.io/v1alpha1"),
         ([pool("a", 1)], "poolLabel: is required: the node label that identifies a pool"),
-        ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is no valid Kubernetes label'),
+        ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is not a valid Kubernetes label'),
         ([*POOLS, pool("a", 1, labels={LABEL: "c"})], 'pools[0].name: "a" names 2 pools'),
         ([*POOLS, pool("c", 1, labels={LABEL: "b"})],
          f"pools[2].labels: {LABEL}: b is also that of pool b"),
@@ -71,7 +71,7 @@ def test_invalid_inventory_is_rejected(raw: Any, told: str) -> None:
     [
         ("", "is empty"),
         ("text", "must be a mapping"),
-        ("a: 1\n---\nb: 1", "holds 2 documents"),
+        ("a: 1\n---\nb: 1", "contains 2 documents"),
         ("a: [", "not YAML"),
     ],
 )

@@ -106,7 +106,7 @@ class Group:
 
     Attributes:
         objects: The objects; they differ in their names alone.
-        fields: The changed fields, shortened: `decode-*` stands for a replica and its number,
+        fields: The changed fields, shortened: `decode-*` means a replica and its number,
             `{leader,worker}Template` for the same change in both templates.
     """
 

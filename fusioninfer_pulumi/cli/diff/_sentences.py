@@ -235,8 +235,8 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
     before, after = _shares(kind, old), _shares(kind, new)
     own_pool = inference_pool(label(new, labels.SERVICE))
     moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
-    for asked in dict.fromkeys([*before, *after]):
-        was, is_ = before.get(asked, {}), after.get(asked, {})
+    for requested in dict.fromkeys([*before, *after]):
+        was, is_ = before.get(requested, {}), after.get(requested, {})
         if was == is_ or max(len(was), len(is_)) < 2:  # one target is no share
             continue
         text = ", ".join(
@@ -248,7 +248,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
         growing = [n for n, share in is_.items() if share > (was or {own_pool: 100}).get(n, 0)]
         if kind != REWRITE_KIND and next(iter(is_), None) == own_pool and growing:
             text += f", when {listed(growing)} is ready"
-        moves.setdefault(text, []).append(asked)
+        moves.setdefault(text, []).append(requested)
     for text, names in moves.items():
         asked_for = ", ".join(filter(None, names))
         yield f"requests{f' for {asked_for}' if asked_for else ''}: {text}"

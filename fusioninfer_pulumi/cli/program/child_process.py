@@ -208,7 +208,7 @@ def _sending(
 ) -> Callable[[Any], Output[Any]]:
     """`Output.secret`, which also sends the texts and numbers in the value that it gets.
 
-    Pulumi's own command line masks only secrets of the stack's config in text; `pulumi.Config`
+    Pulumi's command line masks only secrets of the stack's config in text; `pulumi.Config`
     passes those to `Output.secret`.
     """
 

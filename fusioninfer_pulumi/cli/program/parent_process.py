@@ -63,7 +63,7 @@ class Request:
         config: The configuration of the stack.
         secrets: What replaces secret values in objects.
         limit: Seconds after which the program is ended.
-        printed: The file for what the program and its own child processes print.
+        printed: The file for the output of the program and its child processes.
     """
 
     project: Project
@@ -81,7 +81,7 @@ def run_program(
 ) -> Recording:
     """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
 
-    The program has a process of its own, so programs can be run one after another, and one that
+    The program runs in a separate process, so programs can be run one after another, and one that
     ends its process or never returns is an error like any other. What it prints goes to standard
     error once it has ended, without secret values.
 

@@ -298,7 +298,7 @@ def _is_object(token: str, inputs: Inputs) -> bool:
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]
-    # A patch's token ends in Patch while its kind is the patched object's; a user's own kind
+    # A patch's token ends in Patch while its kind is the patched object's; a user-defined kind
     # may end in Patch too.
     return not name.endswith("Patch") or inputs.get("kind") == name
 

@@ -70,6 +70,11 @@ class Node:
         """The nodes of a list; none for other values, which our own rules refuse."""
         return list(self.content) if isinstance(self.content, list) else []
 
+    def list_at(self, *keys: str) -> list[Node]:
+        """Return the nodes of a list below it, none if it is not set."""
+        node = self.get(*keys)
+        return [] if node is None else node.items
+
     def text(self, key: str) -> str | None:
         """The text below it, None for anything else."""
         text = self.get(key)

@@ -206,12 +206,11 @@ def is_other_program(container: Node) -> bool:
 
 def _port(container: Node, preset: Preset) -> int:
     """The port of the engine: that of its arguments, else the preset's."""
-    env, args = container.get("env"), container.get("args")
-    variables = env.items if env is not None else []
+    variables = container.list_at("env")
     texts = [
         variable.text("value") for variable in variables if variable.text("name") == ADDITIONAL
     ]
-    texts += [str(argument.content) for argument in (args.items if args is not None else [])]
+    texts += [str(argument.content) for argument in container.list_at("args")]
     arguments = [part for text in texts if text is not None for part in text.split()]
     preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
     return integer(get_flag_value(arguments, "--port")) or preset_port

@@ -61,8 +61,7 @@ def convert_credentials(
     builder: ServiceBuilder, spec: Node, accounts: Objects, secrets: Objects
 ) -> None:
     """Set the credentials of the model's download from the Secrets that KServe uses."""
-    adapters = spec.get("model", "lora", "adapters")
-    models = [spec.get("model"), *(adapters.items if adapters is not None else ())]
+    models = [spec.get("model"), *spec.list_at("model", "lora", "adapters")]
     uris = [model.text("uri") or "" for model in models if model is not None]
     schemes = {uri.partition("://")[0] for uri in uris} & {"hf", "s3"}
     enabled = spec.get("storageInitializer", "enabled")

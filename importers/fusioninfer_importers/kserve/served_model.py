@@ -37,8 +37,7 @@ def qualified_name(namespace: str, model: str) -> str:
 
 def adapter_names(spec: Node) -> list[str]:
     """Return the names of the LoRA adapters of a service."""
-    adapters = spec.get("model", "lora", "adapters")
-    names = [adapter.text("name") for adapter in (adapters.items if adapters is not None else ())]
+    names = [adapter.text("name") for adapter in spec.list_at("model", "lora", "adapters")]
     return [name for name in names if name is not None]
 
 
@@ -81,12 +80,10 @@ def _has_mounted_model(spec: Node) -> bool:
     enabled, pod = spec.get("storageInitializer", "enabled"), spec.get("template")
     if enabled is None or enabled.content is not False or pod is None:
         return False
-    containers = pod.get("containers")
     return any(
         (mount.text("mountPath") or "").rstrip("/") == WEIGHTS
-        for container in (containers.items if containers is not None else ())
-        if (mounts := container.get("volumeMounts")) is not None
-        for mount in mounts.items
+        for container in pod.list_at("containers")
+        for mount in container.list_at("volumeMounts")
     )
 
 
@@ -191,11 +188,8 @@ def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     enabled = spec.get("storageInitializer", "enabled")
     if enabled is not None and enabled.content is False:
         return spec
-    adapters, model = spec.get("model", "lora", "adapters"), spec.get("model", "uri")
-    uris = [
-        model,
-        *(adapter.get("uri") for adapter in (adapters.items if adapters is not None else ())),
-    ]
+    adapters = spec.list_at("model", "lora", "adapters")
+    uris = [spec.get("model", "uri"), *(adapter.get("uri") for adapter in adapters)]
     used = any(_needs_download(uri) for uri in uris)
     prefill = spec.get("prefill")
     spec = _without_initializer(builder, spec, used=used)

@@ -86,8 +86,7 @@ def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) 
 
 def _find_other_program(pod: Node | None) -> EngineCommand | None:
     """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
-    containers = pod.get("containers") if pod is not None else None
-    for container in containers.items if containers is not None else ():
+    for container in pod.list_at("containers") if pod is not None else ():
         if container.text("name") == MAIN and container.get("command") is not None:
             command = read_command(container.value)
             return command if command.engine is None and command.readable else None
@@ -194,9 +193,8 @@ def _main_has(pod: Node | None, *fields: str) -> bool:
 
 def _mains(pod: Node | None) -> list[Node]:
     """The container `main` of a pod, if it has one."""
-    containers = pod.get("containers") if pod is not None else None
-    items = containers.items if containers is not None else []
-    return [container for container in items if container.text("name") == MAIN]
+    containers = pod.list_at("containers") if pod is not None else []
+    return [container for container in containers if container.text("name") == MAIN]
 
 
 def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
@@ -262,8 +260,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
         field = offloading.get(key)
         if field is not None:
             _copy_quantity(builder, (*ours, key), field)
-    secondary = offloading.get("secondary")
-    for index, tier in enumerate(secondary.items if secondary is not None else ()):
+    for index, tier in enumerate(offloading.list_at("secondary")):
         here: Location = (*ours, "secondary", index, "fileSystem")
         builder.set_origin(here, tier.at / "fileSystem")
         size = tier.get("fileSystem", "emptyDir", "size")

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
 
-from pydantic import Field, model_validator
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
-from fusioninfer_pulumi.api.rollout import Duration
+from fusioninfer_pulumi.api.field_types import (
+    Bytes,
+    CountOrAnyPercentage,
+    Duration,
+    LabelKey,
+    PositiveCount,
+)
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class StartupArgs(SpecModel):
-    """Startup probe of the engine: how long it may load its model."""
+    """Startup probe of the engine."""
 
     def __init__(self, **fields: Unpack[dicts.StartupArgsDict]) -> None: ...
-    timeout: Duration | None = None
-    "How long, such as `30m`."
-    model_size: Bytes | None = None
-    "In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;\n    with `readRate` and 5 minutes for everything else it gives the time."
-    read_rate: Bytes = "200Mi"
-    "What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."
-
-    @model_validator(mode="after")
-    def _check_conflict(self) -> StartupArgs: ...
+    timeout: Duration | None
+    "Time that the engine may take to load its model, such as `30m`."
+    model_size: Bytes | None
+    "Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without\n    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."
+    read_rate: Bytes
+    "Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network\n    disk."
 
 class WhenUnsatisfiable(str, enum.Enum):
     """The scheduler's choice when a pod violates the spread."""
@@ -38,30 +38,25 @@ class TopologySpreadArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.TopologySpreadArgsDict]) -> None: ...
     topology_key: LabelKey
-    "Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."
-    max_skew: PositiveCount = 1
-    "By how many leaders two domains may differ; 1 by default."
-    when_unsatisfiable: Annotated[WhenUnsatisfiable, Field(strict=False)] = (
-        WhenUnsatisfiable.SCHEDULE_ANYWAY
-    )
-    "`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."
+    "Node label that identifies the domain, such as `topology.kubernetes.io/zone`."
+    max_skew: PositiveCount
+    "Maximum difference in the number of leaders between two domains; 1 by default."
+    when_unsatisfiable: WhenUnsatisfiable
+    "`ScheduleAnyway` (default) or `DoNotSchedule` (Kubernetes' default)."
 
 class UnhealthyPods(str, enum.Enum):
-    """Whether pods that are not ready may be evicted while the budget is used up."""
+    """Whether pods that are not ready may be evicted while the budget is exhausted."""
 
     ALWAYS_ALLOW = "AlwaysAllow"
     IF_HEALTHY_BUDGET = "IfHealthyBudget"
 
 class DisruptionBudgetArgs(SpecModel):
-    """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
+    """A PodDisruptionBudget per role, counted in replicas; `{}` allows one disruption at a time."""
 
     def __init__(self, **fields: Unpack[dicts.DisruptionBudgetArgsDict]) -> None: ...
-    max_unavailable: CountOrAnyPercentage | None = None
-    "Replicas that evictions may take down at a time, a count or a percentage (rounded down, at\n    least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."
-    min_available: CountOrAnyPercentage | None = None
-    "In its place: replicas that stay up, a count or a percentage (rounded up)."
-    unhealthy_pods: Annotated[UnhealthyPods, Field(strict=False)] = UnhealthyPods.ALWAYS_ALLOW
-    "`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that\n    are not ready may be evicted when the budget is used up."
-
-    @model_validator(mode="after")
-    def _check_conflict(self) -> DisruptionBudgetArgs: ...
+    max_unavailable: CountOrAnyPercentage | None
+    "Replicas that evictions may take down at a time, as a number or a percentage (rounded down,\n    at least 1 unless 0%); 1 by default. 0 blocks all evictions, including node drains."
+    min_available: CountOrAnyPercentage | None
+    "Replicas that must stay available, as a number or a percentage (rounded up); mutually\n    exclusive with `maxUnavailable`."
+    unhealthy_pods: UnhealthyPods
+    "Whether pods that are not ready may be evicted while the budget is exhausted: `AlwaysAllow`\n    (default) or `IfHealthyBudget` (Kubernetes' default)."

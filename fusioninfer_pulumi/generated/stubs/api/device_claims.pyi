@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, StringConstraints
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
+    DnsLabel,
     NameOrOutput,
     ObjectName,
     PositiveCount,
-    fits,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
-
-_Label = Annotated[
-    str,
-    string_format(
-        "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
-    ),
-]
 
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
@@ -37,24 +24,22 @@ class ResourceClaimArgs(SpecModel):
     """
 
     def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
-    name: _Label
+    name: DnsLabel
     "Name of the claim in the pod."
-    device_class_name: ObjectName | None = None
+    device_class_name: ObjectName | None
     "DeviceClass of the devices, such as `gpu.nvidia.com`."
-    count: PositiveCount | None = None
-    "Devices of each pod, by default 1."
-    selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
-    "CEL expressions that each device has to meet."
-    admin_access: bool | None = None
-    "Whether devices are shared with their users, for monitoring; needs rights."
-    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
-    "The spec of a ResourceClaim, passed on as it is."
-    template_name: NameOrOutput | None = None
-    "An existing ResourceClaimTemplate; may be an Output."
-    claim_name: NameOrOutput | None = None
-    "An existing ResourceClaim, which all pods share; may be an Output."
+    count: PositiveCount | None
+    "Number of devices per pod; 1 by default."
+    selectors: list[str] | None
+    "CEL expressions that each device must match."
+    admin_access: bool | None
+    "Whether to request admin access: devices are shared with their users, for monitoring.\n    Requires permission."
+    spec: dict[str, Any] | None
+    "The spec of a ResourceClaim, passed through."
+    template_name: NameOrOutput | None
+    "Name of an existing ResourceClaimTemplate; may be an Output."
+    claim_name: NameOrOutput | None
+    "Name of an existing ResourceClaim, shared by all pods; may be an Output."
 
     @property
     def made(self) -> bool: ...
-
-def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Finding]: ...

@@ -3,76 +3,59 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import Port, PositiveCount
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location, Rule
 from fusioninfer_pulumi.generated import dicts
 
 class EngineName(str, enum.Enum):
-    """The engines whose containers can be written."""
+    """Engines whose containers the library can generate."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
 
-ReleaseText = Annotated[
-    str,
-    string_format(
-        "^[0-9]+\\.[0-9]+\\.[0-9]+(\\.post[0-9]+)?$", "a release such as 0.32.0, without a v"
-    ),
-]
-Registry = Annotated[
-    str,
-    string_format(
-        "^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)*$",
-        "a registry such as registry.example.com, and a path in it, without a / at its end",
-    ),
-]
+ReleaseText = str
+Registry = str
 
 class EngineArgs(SpecModel):
-    """Which engine a role runs, and in which release, where its template names no image.
+    """The engine that a role runs, and its release.
 
-    Beside a template with an image it asks for the rest of the container, which the template's own
-    values replace.
+    If the template has an image, the library still generates the rest of the container; values of
+    the template take precedence.
     """
 
     def __init__(self, **fields: Unpack[dicts.EngineArgsDict]) -> None: ...
-    name: Annotated[EngineName, Field(strict=False)] = EngineName.VLLM
+    name: EngineName
     "`vllm` (default) or `sglang`."
-    version: ReleaseText | None = None
-    "Its release, such as `0.32.0`; by default the one that this version of the library names,\n    which `plan` shows."
+    version: ReleaseText | None
+    "Release, such as `0.32.0`; by default the one that this version of the library uses, which\n    `plan` prints."
 
-MAX_TARGET_PORTS = 8
-PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
+MAX_TARGET_PORTS: int
 
 class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` says otherwise.
+    unless `multinode.nodeCount` is set.
     """
 
     def __init__(self, **fields: Unpack[dicts.ParallelismArgsDict]) -> None: ...
-    tensor: PositiveCount | None = None
-    "Accelerators that share each layer; by default the engine's 1."
-    pipeline: PositiveCount | None = None
-    "Stages that the layers are divided into, by default one in each pod of a replica."
-    data: PositiveCount | None = None
-    "Copies of the model that share one endpoint, over all pods of a replica."
-    data_local: PositiveCount | None = None
-    "Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."
-    data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
-    "Port on which the leader coordinates the copies in other pods; by default the engine's."
-    expert: bool | None = None
-    "Whether the layers of experts are spread over all accelerators of a replica."
-    port_per_rank: bool | None = None
-    "Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses\n    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."
+    tensor: PositiveCount | None
+    "Tensor parallel size: accelerators that share each layer; the engine's default is 1."
+    pipeline: PositiveCount | None
+    "Pipeline parallel size: stages of layers; by default one per pod of a replica."
+    data: PositiveCount | None
+    "Data parallel size: copies of the model behind one endpoint, over all pods of a replica."
+    data_local: PositiveCount | None
+    "Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."
+    data_rpc_port: Port | None
+    "Port on which the leader coordinates copies in other pods; the engine's default if not\n    set."
+    expert: bool | None
+    "Whether experts are distributed over all accelerators of a replica (expert parallelism)."
+    port_per_rank: bool | None
+    "Whether each copy in the pod serves on its own port, so that the endpoint picker chooses\n    among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."
 
     @property
     def ranks(self) -> int: ...
@@ -82,12 +65,3 @@ class ParallelismArgs(SpecModel):
     def determines_pod_count(self) -> bool: ...
     @property
     def pods(self) -> int: ...
-
-def parallelism_findings(
-    at: Location, sizes: ParallelismArgs, node_count: int | None
-) -> Iterator[Finding]: ...
-def _port_per_rank(at: Location, sizes: ParallelismArgs, pods: int) -> Iterator[Finding]: ...
-def size_findings(
-    at: Location, sizes: ParallelismArgs, node_count: int | None
-) -> Iterator[Finding]: ...
-def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]: ...

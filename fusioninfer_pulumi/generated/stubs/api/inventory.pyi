@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
@@ -16,11 +14,10 @@ from fusioninfer_pulumi.api.field_types import (
     PositiveCount,
     Text,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
-INVENTORY_KIND = "NodePoolInventory"
+INVENTORY_KIND: str
 
 class TaintEffect(str, enum.Enum):
     """Effect of a taint on pods that do not tolerate it."""
@@ -30,24 +27,24 @@ class TaintEffect(str, enum.Enum):
     NO_EXECUTE = "NoExecute"
 
 class TaintArgs(SpecModel):
-    """A taint of a pool's nodes, as Kubernetes writes it."""
+    """A taint of a pool's nodes."""
 
     def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
     key: Text
     "Key of the taint."
-    value: str = ""
+    value: str
     "Its value, empty by default."
-    effect: Annotated[TaintEffect, Field(strict=False)]
+    effect: TaintEffect
     "`NoSchedule`, `PreferNoSchedule` or `NoExecute`."
 
 class DeviceArgs(SpecModel):
-    """Accelerators of a pool."""
+    """Accelerators of a node pool."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
-    memory: Bytes | None = None
-    "Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here\n    without it."
-    attributes: dict[Text, Text] = Field(default_factory=dict)
-    "Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."
+    memory: Bytes | None
+    "Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not\n    placed on this pool."
+    attributes: dict[Text, Text]
+    "Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."
 
 class NodePoolArgs(SpecModel):
     """Nodes of one kind."""
@@ -56,23 +53,23 @@ class NodePoolArgs(SpecModel):
     name: Text
     "Name of the pool, unique in the inventory."
     nodes: Count
-    "Nodes that it has (with an autoscaler: that it may have)."
+    "Number of nodes; with an autoscaler, its maximum."
     accelerators: Count
-    "Accelerators of each node."
-    resource: Text | None = "nvidia.com/gpu"
-    "Resource by which pods ask for these accelerators; null where they can only be claimed."
-    device_classes: list[Text] = Field(default_factory=list)
-    "DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each\n    device of such a claim is one of them. By default none."
-    in_use: list[PositiveCount] = Field(default_factory=list)
-    "Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are\n    one full node and two accelerators of another. By default none."
-    device: DeviceArgs = default(DeviceArgs)
-    "What its accelerators are."
-    labels: LabelMap = Field(default_factory=dict)
-    "Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."
-    taints: list[TaintArgs] = Field(default_factory=list)
-    "Taints that all of its nodes have."
-    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
-    "Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest\n    pools that work are taken first."
+    "Accelerators per node."
+    resource: Text | None
+    "Resource name of the accelerators; null if they can only be claimed (DRA)."
+    device_classes: list[Text]
+    "DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by\n    default."
+    in_use: list[PositiveCount]
+    "Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node\n    and two on another. None by default."
+    device: DeviceArgs
+    "Properties of the accelerators."
+    labels: LabelMap
+    "Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."
+    taints: list[TaintArgs]
+    "Taints of all nodes."
+    cost: float
+    "Price of one accelerator, in the same unit for all pools; 0 by default. The cheapest suitable\n    pools are used first."
 
 class InventoryArgs(SpecModel):
     """The node pools of a cluster.
@@ -82,73 +79,56 @@ class InventoryArgs(SpecModel):
     """
 
     def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
-    pool_label: Text | None = None
-    "Node label that identifies a pool; its value is the pool's name unless the pool's own\n    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list\n    among their `labels`."
-    pools: list[NodePoolArgs] = Field(min_length=1)
-    "The pools; the first of equally good pools is used."
+    pool_label: Text | None
+    "Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`\n    set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their\n    `labels`."
+    pools: list[NodePoolArgs]
+    "The pools. Among equally suitable pools the first is used."
 
     @property
     def selector_label(self) -> str | None: ...
     def selected_by(self, pool: NodePoolArgs) -> str: ...
-    @model_validator(mode="after")
-    def _rules(self) -> InventoryArgs: ...
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory; for people only."""
+    """Metadata of an inventory; informational."""
 
-    name: Text | None = None
-    "Name of the cluster, say."
+    name: Text | None
+    "Name, such as that of the cluster."
 
 class InventoryManifest(SpecModel):
-    """An inventory as a Kubernetes-style document; it is no object of any cluster."""
+    """An inventory as a Kubernetes-style document; it is not created in a cluster."""
 
     api_version: Literal["fusioninfer.io/v1alpha1"]
     "API version."
     kind: Literal["NodePoolInventory"]
     "The kind, always `NodePoolInventory`."
-    metadata: InventoryMetadata = default(InventoryMetadata)
-    "For people only."
+    metadata: InventoryMetadata
+    "Informational."
     spec: InventoryArgs
     "The pools."
 
-def _findings(inventory: InventoryArgs) -> Iterator[Finding]: ...
-def _listed(value: Any) -> Any: ...
-
-AnyOf = Annotated[
-    list[Text],
-    BeforeValidator(_listed),
-    Field(min_length=1),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-            ]
-        }
-    ),
-]
+AnyOf = list[Text]
 
 class DeviceRequirementArgs(SpecModel):
     """Requirements for each accelerator of a role."""
 
     def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
-    attributes: dict[Text, AnyOf] = Field(default_factory=dict)
-    "Attributes of the pool's devices and the values that are allowed, one or a list:\n    `{model: [H100, H200]}`."
-    min_memory: Bytes | None = None
-    "Least memory of one accelerator, such as `80Gi`; by default any."
+    attributes: dict[Text, AnyOf]
+    "Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,\n    H200]}`."
+    min_memory: Bytes | None
+    "Minimum memory of an accelerator, such as `80Gi`; any by default."
 
 class RolePlacementArgs(SpecModel):
-    """Which node pools a role may be placed on, beside what its pod templates select."""
+    """Node pools that a role may use, in addition to the constraints of its pod templates."""
 
     def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
-    pools: Annotated[list[Text], Field(min_length=1)] | None = None
-    "Names of the pools that are allowed; by default all. Their taints are tolerated."
-    device: DeviceRequirementArgs | None = None
-    "What each accelerator has to be; by default anything."
+    pools: list[Text] | None
+    "Names of the allowed pools; all by default. Their taints are tolerated."
+    device: DeviceRequirementArgs | None
+    "Requirements for each accelerator; none by default."
 
 class ServicePlacementArgs(SpecModel):
     """Placement of a service's roles relative to each other."""
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
-    colocate: Text | None = None
-    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one\n    value on the pools of all roles: the KV cache goes over the network between them. By default\n    roles may be anywhere."
+    colocate: Text | None
+    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the\n    same value on the pools of all roles, because the KV cache is transferred between them. By\n    default roles may use any pools."

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
-from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
-_Folder = Annotated[
-    str,
-    string_format(
-        "^[^/\\s][^\\s]*$", "a folder such as cache/chat, without spaces or a / before it"
-    ),
-]
+_Folder = str
 
 class EvictionPolicy(str, enum.Enum):
     """Eviction policy of the host memory."""
@@ -30,45 +20,45 @@ class EvictionPolicy(str, enum.Enum):
     ARC = "arc"
 
 class EmptyDirTierArgs(SpecModel):
-    """The node's disk: each pod has its own, which ends with it."""
+    """The node's disk, as an `emptyDir` of each pod."""
 
     def __init__(self, **fields: Unpack[dicts.EmptyDirTierArgsDict]) -> None: ...
     size: Bytes
-    "How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."
+    "Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
     name: NameOrOutput
-    "Name of the claim; several pods need one that is `ReadWriteMany`."
-    path: _Folder | None = None
-    "Folder in the claim, by default its root."
+    "Name of the claim; must be `ReadWriteMany` if several pods use it."
+    path: _Folder | None
+    "Directory in the claim; its root by default."
 
 class ClaimTierArgs(SpecModel):
-    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
+    """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
     def __init__(self, **fields: Unpack[dicts.ClaimTierArgsDict]) -> None: ...
-    spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
-    "The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."
-    ref: ClaimReferenceArgs | None = None
+    spec: dict[str, Any] | None
+    "The spec of a claim that is created and deleted with each pod (an ephemeral volume)."
+    ref: ClaimReferenceArgs | None
     "An existing claim, whose content outlives the pods."
 
 class FileSystemTierArgs(SpecModel):
-    """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
+    """A directory for KV cache blocks: in an `emptyDir`, or in a claim (`pvc`)."""
 
     def __init__(self, **fields: Unpack[dicts.FileSystemTierArgsDict]) -> None: ...
-    empty_dir: EmptyDirTierArgs | None = None
+    empty_dir: EmptyDirTierArgs | None
     "The node's disk."
-    pvc: ClaimTierArgs | None = None
+    pvc: ClaimTierArgs | None
     "A claim."
 
 class SecondaryTierArgs(SpecModel):
-    """A place behind the host memory."""
+    """A tier after host memory."""
 
     def __init__(self, **fields: Unpack[dicts.SecondaryTierArgsDict]) -> None: ...
     file_system: FileSystemTierArgs
-    "A folder, the only kind there is."
+    "A directory; the only kind of tier."
 
 class KvCacheOffloadingArgs(SpecModel):
     """The KV cache beyond the accelerators' memory: host memory, then disks.
@@ -79,11 +69,8 @@ class KvCacheOffloadingArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
-    "Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with\n    `parallelism.data` each copy has so much. The container's memory limit has to be more."
-    eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
-    "What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."
-    secondary: list[SecondaryTierArgs] = Field(default_factory=list)
-    "What comes behind the host memory, in the order in which it is asked; SGLang has one. By\n    default nothing."
-
-def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]: ...
-def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]: ...
+    "Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators\n    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."
+    eviction_policy: EvictionPolicy | None
+    "Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."
+    secondary: list[SecondaryTierArgs]
+    "Tiers after host memory, in lookup order; SGLang supports one. None by default."

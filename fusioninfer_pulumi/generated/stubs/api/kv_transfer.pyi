@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
@@ -17,20 +15,18 @@ from fusioninfer_pulumi.api.field_types import (
     StringOrOutput,
     Text,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
-from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class KvRole(str, enum.Enum):
-    """vLLM's `kv_role`: which way the KV cache goes."""
+    """vLLM's `kv_role`: the direction of KV cache transfer."""
 
     BOTH = "kv_both"
     PRODUCER = "kv_producer"
     CONSUMER = "kv_consumer"
 
 class SidecarConnector(str, enum.Enum):
-    """The protocol by which the sidecar sends a request to prefill and decode."""
+    """Protocol by which the sidecar coordinates prefill and decode."""
 
     NIXL = "nixlv2"
     SHARED_STORAGE = "shared-storage"
@@ -39,96 +35,84 @@ class SidecarConnector(str, enum.Enum):
     OFFLOADING = "offloading"
 
 class SidecarArgs(SpecModel):
-    """The sidecar of decode leaders: it sends each prompt to the prefill pod that the picker chose.
+    """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and passes everything else on to the engine beside it.
+    It listens on the pool's port and forwards other requests to the engine.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
-    enabled: bool = True
-    "Whether it is added; without it the pods serve as their template says."
-    image: StringOrOutput | None = None
-    "Its image, by default the one that was released with the endpoint picker; may be an\n    Output."
-    family: str | None = None
-    "Which release the image is (`llm-d-0.10`, ...), where its name and tag do not say so; by\n    default the endpoint picker's."
-    connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
-    "Its protocol, by default the one that fits the engine's connector."
-    ssrf_protection: bool | None = None
-    "Whether it sends prompts to pods of the service's pool only, whatever a client's header\n    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,\n    with a ServiceAccount and a Role of its own."
-    resources: PodPart | None = None
-    "Resources of its container, in place of the default requests."
-    args: list[str] | None = None
-    "More command line flags; those that the library sets are refused."
+    enabled: bool
+    "Whether to add the sidecar; otherwise the pods serve as their template defines."
+    image: StringOrOutput | None
+    "Image; by default the one released with the endpoint picker. May be an Output."
+    family: str | None
+    "Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by\n    default the endpoint picker's."
+    connector: SidecarConnector | None
+    "Protocol; by default the one that matches the engine's connector."
+    ssrf_protection: bool | None
+    "Whether prompts are sent only to pods of the service's pool, even if a client's header names\n    another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The\n    sidecar then reads the pool and the pods, with its own ServiceAccount and Role."
+    resources: PodPart | None
+    "Resources of its container, replacing the default requests."
+    args: list[str] | None
+    "Additional command-line flags; flags that the library sets are rejected."
 
-_Resource = Annotated[
-    str, string_format("^[a-z0-9.-]+/[A-Za-z0-9._-]+$", "an extended resource such as rdma/ib")
-]
-_Device = Annotated[
-    str, string_format("^[A-Za-z0-9_.-]+(:[0-9]+)?$", "a device such as mlx5_0 or mlx5_0:1")
-]
-_Transports = Annotated[
-    str, string_format("^[^\\s]+$", "transports without spaces between them, such as rc,cuda_copy")
-]
-_Endpoint = Annotated[
-    str,
-    string_format("^tcp://.+:[0-9]{1,5}$", "a ZMQ endpoint such as tcp://*:5557, with its port"),
-]
+_Resource = str
+_Device = str
+_Transports = str
+_Endpoint = str
 
 class RdmaArgs(SpecModel):
-    """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+    """RDMA devices (InfiniBand, RoCE) through which NIXL, UCX and NCCL reach other pods."""
 
     def __init__(self, **fields: Unpack[dicts.RdmaArgsDict]) -> None: ...
-    resource: _Resource | None = None
-    "Extended resource of the devices, such as `rdma/ib`; by default none is asked for."
-    count: PositiveCount = 1
-    "How many of it each pod asks for."
-    devices: list[_Device] = Field(default_factory=list)
+    resource: _Resource | None
+    "Extended resource of the devices, such as `rdma/ib`; none by default."
+    count: PositiveCount
+    "Number of devices that each pod requests."
+    devices: list[_Device]
     "Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by\n    default UCX and NCCL choose."
-    transports: _Transports | None = None
+    transports: _Transports | None
     "`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."
-    gid_index: Count | None = None
-    "Index of the address of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."
-    lock_memory: bool = True
-    "Whether the serving container may lock memory (`IPC_LOCK`), which registering it needs."
+    gid_index: Count | None
+    "GID index of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."
+    lock_memory: bool
+    "Whether to add the capability `IPC_LOCK` to the serving container, which memory registration\n    requires."
 
 class KvTransferArgs(SpecModel):
-    """The KV cache's way from prefill to decode.
+    """KV cache transfer from prefill to decode pods.
 
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments hold `--kv-transfer-config` already, they are used as they are.
+    engine's arguments contain `--kv-transfer-config`, they are used unchanged.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
-    enabled: bool = True
-    "Whether the engines hand the KV cache over; false: decode computes each prompt again."
-    connector: Text | None = None
-    "vLLM's KV connector, by default `NixlConnector`."
-    role: Annotated[KvRole, Field(strict=False)] | None = None
-    "vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:\n    `kv_producer` or `kv_consumer`."
-    extra_config: dict[str, Any] | None = None
+    enabled: bool
+    "Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."
+    connector: Text | None
+    "vLLM's KV connector; `NixlConnector` by default."
+    role: KvRole | None
+    "vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:\n    `kv_producer` or `kv_consumer`."
+    extra_config: dict[str, Any] | None
     "vLLM's `kv_connector_extra_config`."
-    side_channel_port: Port = 5600
-    "First port of NIXL's side channel, over which pods agree on a transfer."
-    rdma: RdmaArgs | None = None
-    "RDMA devices; by default those that the template asks for."
-    shared_memory: str | None = None
-    "Size limit of the memory volume at /dev/shm, such as `16Gi`; by default that of the node."
-    engine_port: Port | None = None
-    "Decoders only: port that the engine serves on behind the sidecar; by default its own where\n    that is not the pool's, else 8001."
-    sidecar: SidecarArgs = default(SidecarArgs)
+    side_channel_port: Port
+    "First port of NIXL's side channel, on which pods negotiate transfers."
+    rdma: RdmaArgs | None
+    "RDMA devices; by default those that the template requests."
+    shared_memory: str | None
+    "Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."
+    engine_port: Port | None
+    "Decoders only: port of the engine behind the sidecar. Default: its configured port if it\n    differs from the pool's, else 8001."
+    sidecar: SidecarArgs
     "Decoders only: the sidecar."
 
 class KvEventsArgs(SpecModel):
-    """Events about the engine's KV cache, for an endpoint picker that scores by them.
+    """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
-    endpoint: _Endpoint = "tcp://*:5557"
-    "ZMQ endpoint: with `*` the pod listens there, else it connects to that address."
-    topic: Text | None = None
-    "Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's\n    pickers look for a pod."
-
-def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Finding]: ...
-def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]: ...
+    endpoint: _Endpoint
+    "ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."
+    topic: Text | None
+    "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."

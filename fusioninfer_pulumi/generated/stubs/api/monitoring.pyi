@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
-
-from pydantic import Field, PlainValidator, WithJsonSchema
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
@@ -16,88 +12,73 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddress,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.generated import dicts
 
-_PROMETHEUS_DURATION = re.compile("(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
-
-def _interval(value: Any) -> Any: ...
-
-Interval = Annotated[
-    str,
-    PlainValidator(_interval),
-    WithJsonSchema({"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
-]
+Interval = str
 
 class TokenSecretArgs(SpecModel):
-    """A key of a Secret."""
+    """A key of a Secret that holds a token."""
 
     def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
     name: TextOrOutput
     "Name of the Secret, in the service's namespace; may be an Output."
-    key: str = Field(default="token", min_length=1)
+    key: str
     "Key that holds the token; `token` by default."
 
 class AlertsArgs(SpecModel):
-    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+    """Alerts of a service, as a PrometheusRule; `{}` enables all of them."""
 
     def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
-    labels: AlertLabelMap = Field(default_factory=dict)
-    "Labels of every alert, by which Alertmanager may route it, such as `team: search`."
-    runbook: WebAddress | None = None
-    "Page with a section for each alert, linked from its `runbook_url`; by default that of\n    fusioninfer-pulumi's documentation."
+    labels: AlertLabelMap
+    "Labels of every alert, which Alertmanager may use for routing, such as `team: search`."
+    runbook: WebAddress | None
+    "URL of a page with a section for each alert, for the annotation `runbook_url`;\n    fusioninfer-pulumi's documentation by default."
 
 class DashboardsArgs(SpecModel):
-    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+    """Grafana dashboards as a ConfigMap; `{}` works with the sidecar of Grafana's Helm chart."""
 
     def __init__(self, **fields: Unpack[dicts.DashboardsArgsDict]) -> None: ...
-    labels: LabelMap = Field(default_factory=dict)
-    'Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default.'
-    folder: Text | None = None
-    "Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."
+    labels: LabelMap
+    'Labels by which the sidecar selects ConfigMaps; `grafana_dashboard: "1"` by default.'
+    folder: Text | None
+    "Grafana folder, set as the annotation `grafana_folder`; the sidecar's default if not set."
 
-_Path = Annotated[str, string_format("^/", "a path that starts with /")]
+_Path = str
 
 class MonitoringArgs(SpecModel):
-    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+    """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
-    engines: bool = True
-    "A PodMonitor for each serving role: its leaders, on the serving port."
-    picker: bool | None = None
-    "A ServiceMonitor for the endpoint picker; by default where its metrics are on\n    (`endpointPicker.metrics`)."
-    path: _Path = "/metrics"
+    engines: bool
+    "Whether to create a PodMonitor for the leaders of each serving role, on the serving port."
+    picker: bool | None
+    "Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on\n    (`endpointPicker.metrics`)."
+    path: _Path
     "Path of the engines' metrics; `/metrics` by default."
-    interval: Interval | None = None
-    "How often, such as `15s`; by default that of Prometheus."
-    scrape_timeout: Interval | None = None
-    "How long a reading may take, at most the interval; by default that of Prometheus."
-    labels: LabelMap = Field(default_factory=dict)
-    "Labels of the monitors, by which a Prometheus may choose them, such as\n    `release: kube-prometheus-stack`."
-    picker_token: TokenSecretArgs | None = None
-    "Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus\n    shows the token of its own ServiceAccount."
-    alerts: AlertsArgs | None = None
-    "A PrometheusRule with alerts; none by default."
-    dashboards: DashboardsArgs | None = None
-    "A ConfigMap with Grafana dashboards; none by default."
+    interval: Interval | None
+    "Scrape interval, such as `15s`; Prometheus' default if not set."
+    scrape_timeout: Interval | None
+    "Scrape timeout, at most the interval; Prometheus' default if not set."
+    labels: LabelMap
+    "Labels of the monitors, by which Prometheus may select them, such as `release:\n    kube-prometheus-stack`."
+    picker_token: TokenSecretArgs | None
+    "Secret with the token for an endpoint picker whose metrics are `Authenticated`; by default\n    Prometheus sends the token of its ServiceAccount."
+    alerts: AlertsArgs | None
+    "Creates a PrometheusRule with alerts; none by default."
+    dashboards: DashboardsArgs | None
+    "Creates a ConfigMap with Grafana dashboards; none by default."
 
-_Collector = Annotated[
-    str,
-    string_format(
-        "^https?://[^\\s/]+/?$",
-        "an address such as http://otel-collector.observability:4317, without a path",
-    ),
-]
+_Collector = str
 
 class TracingArgs(SpecModel):
-    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
 
     def __init__(self, **fields: Unpack[dicts.TracingArgsDict]) -> None: ...
     endpoint: _Collector
-    "Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."
-    sampling: float = Field(default=0.1, ge=0, le=1)
-    "Share of the requests that are traced where the client has not decided; 0.1 by default."
-    engines: bool = True
-    "Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."
-    picker: bool = True
-    "Whether the endpoint picker traces, where there is one."
+    "Address of the collector, such as `http://otel-collector.observability:4317`; `https` for\n    TLS."
+    sampling: float
+    "Fraction of requests that are traced if the client has not decided; 0.1 by default."
+    engines: bool
+    "Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."
+    picker: bool
+    "Whether the endpoint picker sends traces, if there is one."

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, WithJsonSchema
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage
+from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duration
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
-DEFAULT_TIMEOUT = "45m"
+DEFAULT_TIMEOUT: str
 
 class Layout(str, enum.Enum):
     """Which LeaderWorkerSets run the replicas of a role."""
@@ -24,14 +22,14 @@ class Layout(str, enum.Enum):
     def replica_label(self) -> str: ...
 
 class RolloutStrategy(str, enum.Enum):
-    """Order in which replicas of a role change to a new pod template."""
+    """How replicas of a role are updated to a new pod template."""
 
     ROLLING = "Rolling"
     ALL_AT_ONCE = "AllAtOnce"
     RECREATE = "Recreate"
 
 class RoleOrder(str, enum.Enum):
-    """Whether roles change together."""
+    """Order in which roles are updated."""
 
     TOGETHER = "Together"
     SEQUENTIAL = "Sequential"
@@ -43,7 +41,7 @@ class RolloutLevel(str, enum.Enum):
     GROUP = "Group"
 
 class WaitLevel(str, enum.Enum):
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     NONE = "None"
     SCHEDULED = "Scheduled"
@@ -53,43 +51,35 @@ class WaitLevel(str, enum.Enum):
     @property
     def awaits_replicas(self) -> bool: ...
 
-def _duration(value: Any) -> Any: ...
-
-Duration = Annotated[
-    str,
-    PlainValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
-]
-
 class RoleRolloutArgs(SpecModel):
     """Update of one role; fields default to those of the service's `rollout`."""
 
     def __init__(self, **fields: Unpack[dicts.RoleRolloutArgsDict]) -> None: ...
-    strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
+    strategy: RolloutStrategy | None
     "`Rolling` (default), `AllAtOnce` or `Recreate`."
-    max_unavailable: CountOrPercentage | None = None
-    "Replicas that may be down because of an update, a count or a percentage of the replicas\n    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
-    max_surge: CountOrPercentage | None = None
-    "Replicas above their number that an update may start, a count or a percentage of the\n    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need\n    room of their own."
-    partition: Count | None = None
-    "Replicas with an ordinal below it keep the pod template that they have, until it is lowered;\n    0 by default. Layout `PerRole` has no partition with `Recreate`."
-    timeout: Duration | None = None
-    "How long one replica may take to become available in its new form before the update fails\n    and halts, such as `90s` or `1h30m`; 45m by default."
+    max_unavailable: CountOrPercentage | None
+    "Replicas that may be unavailable during an update, as a number or a percentage (rounded down,\n    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
+    max_surge: CountOrPercentage | None
+    "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."
+    partition: Count | None
+    "Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by\n    default. Not available for layout `PerRole` with `Recreate`."
+    timeout: Duration | None
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails and halts; 45m by default."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service; a role may override all but `roleOrder` and `level`."""
 
     def __init__(self, **fields: Unpack[dicts.RolloutArgsDict]) -> None: ...
-    role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
+    role_order: RoleOrder
     "`Together` (default) or `Sequential`: in the order of the roles."
-    level: Annotated[RolloutLevel, Field(strict=False)] = RolloutLevel.ROLE
-    "`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;\n    `maxUnavailable` and `partition` then count groups."
+    level: RolloutLevel
+    "`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest\n    index first; `maxUnavailable` and `partition` then count groups."
 
 class WaitArgs(SpecModel):
-    """Condition for which an update waits before it returns."""
+    """The condition an update waits for before it returns."""
 
     def __init__(self, **fields: Unpack[dicts.WaitArgsDict]) -> None: ...
-    level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
+    level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
-    timeout: Duration = DEFAULT_TIMEOUT
-    "How long a new replica may take, such as `90s` or `1h30m`; 45m by default."
+    timeout: Duration
+    "Timeout, such as `90s` or `1h30m`; 45m by default."

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, SchedulerName
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class GangMode(str, enum.Enum):
@@ -27,7 +25,7 @@ class GangBackend(str, enum.Enum):
     NATIVE = "Native"
 
 class RequiredReplicas(str, enum.Enum):
-    """Which replicas of a role make up its minimum."""
+    """Replicas of a role that count toward its minimum."""
 
     ANY = "Any"
     LOWEST_ORDINALS = "LowestOrdinals"
@@ -42,46 +40,46 @@ class NetworkTopologyRuleArgs(SpecModel):
     """Maximum network distance between pods."""
 
     def __init__(self, **fields: Unpack[dicts.NetworkTopologyRuleArgsDict]) -> None: ...
-    mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
+    mode: NetworkTopologyMode
     "`hard` (default) or `soft`."
-    highest_tier_allowed: Count | None = None
-    "Highest tier of a HyperNode that holds all of the pods; required with `hard`."
+    highest_tier_allowed: Count | None
+    "Highest tier of a HyperNode that contains all of the pods; required with `hard`."
 
 class NetworkTopologyArgs(SpecModel):
-    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+    """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     def __init__(self, **fields: Unpack[dicts.NetworkTopologyArgsDict]) -> None: ...
-    group_policy: NetworkTopologyRuleArgs | None = None
-    "For all pods of a gang: of a serving group, or of the service where there are no groups."
-    role_policy: NetworkTopologyRuleArgs | None = None
-    "For the pods of each replica of a role; the PodGroup then has the form of\n    `subGroupPolicy`."
+    group_policy: NetworkTopologyRuleArgs | None
+    "For all pods of a gang: of a serving group, or of the service if there are no groups."
+    role_policy: NetworkTopologyRuleArgs | None
+    "For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."
 
 class GangPolicyArgs(SpecModel):
     """Gang scheduling of the service's pods."""
 
     def __init__(self, **fields: Unpack[dicts.GangPolicyArgsDict]) -> None: ...
-    mode: OnOff[GangMode] = GangMode.AUTO
+    mode: OnOff[GangMode]
     "`Auto` (default), `On` or `Off`."
-    backend: Annotated[GangBackend, Field(strict=False)] = GangBackend.VOLCANO
-    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`\n    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows\n    a minimum of each role."
-    min_role_replicas: dict[str, Count] | None = None
-    "Replicas of each role that must be placed together; the others start as room appears. A\n    role that is not named needs all its replicas, 0 makes a role optional. By default the whole\n    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."
-    required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
-    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which\n    an optional replica that lacks room cannot take that of a required one in an update. But while\n    a required replica lacks room, no pod of the gang is placed, though others may run."
-    min_resources: bool = False
-    "Writes the gang's resource requests into the PodGroup, which Volcano then admits only while\n    the queue has room for them; off by default. Only the minimum counts where\n    `minRoleReplicas` is given."
-    network_topology: NetworkTopologyArgs | None = None
-    "How close to each other in the network pods are placed; by default nothing is said. Needs\n    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."
+    backend: GangBackend
+    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`\n    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano\n    supports a minimum per role."
+    min_role_replicas: dict[str, Count] | None
+    "Replicas of each role that are gang-scheduled; the others start when capacity is available. A\n    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole\n    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."
+    required_replicas: RequiredReplicas
+    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an\n    unschedulable optional replica cannot replace a required one during an update. But while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
+    min_resources: bool
+    "Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only\n    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."
+    network_topology: NetworkTopologyArgs | None
+    "Maximum network distance between pods; unlimited by default. Requires HyperNodes and\n    Volcano's scheduler plugin `network-topology-aware`."
 
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
     def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
-    scheduler_name: SchedulerName | None = None
-    "Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's."
-    queue: NameOrOutput | None = None
-    "Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
-    priority_class_name: ObjectName | None = None
+    scheduler_name: SchedulerName | None
+    "Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's default."
+    queue: NameOrOutput | None
+    "Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
+    priority_class_name: ObjectName | None
     "PriorityClass of the PodGroup and of the pods."
-    gang_policy: GangPolicyArgs = default(GangPolicyArgs)
-    "What must be placed together."
+    gang_policy: GangPolicyArgs
+    "Gang scheduling of the service's pods."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import model_validator
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import Name
@@ -13,8 +12,8 @@ from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
-API_VERSION = "fusioninfer.io/v1alpha1"
-KIND = "InferenceService"
+API_VERSION: str
+KIND: str
 
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     """A model served on Kubernetes: the arguments of the `InferenceService` component.
@@ -27,14 +26,9 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     """
 
     def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
-    @model_validator(mode="before")
-    @classmethod
-    def _flatten(cls, data: Any) -> Any: ...
-    @model_validator(mode="after")
-    def _rules(self) -> InferenceServiceArgs: ...
 
 class ManifestMetadata(ServiceMetadata):
-    """Metadata of a manifest, where the name is not optional."""
+    """Metadata of a manifest; the name is required."""
 
     name: Name
     "Kubernetes name of the service."
@@ -49,8 +43,6 @@ class InferenceServiceManifest(SpecModel):
     metadata: ManifestMetadata
     "Name, namespace, labels and annotations of the service."
     spec: ServiceSpec
-    "Roles of the service, and settings for all of them."
+    "The service's roles, and settings that apply to all of them."
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]: ...
-
-_ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
