@@ -1,6 +1,6 @@
-"""Writes `docs/reference/accuracy.md`: estimates beside recorded start-ups and throughputs.
+"""Write `docs/reference/accuracy.md`: estimates next to recorded start-ups and throughputs.
 
-From `capacity/tests/fit/startup_logs.yaml`, and `throughput.json` beside it, which
+From `capacity/tests/fit/startup_logs.yaml`, and `throughput.json` next to it, which
 `tools/compare_throughput.py` writes: `python tools/capacity_accuracy.py`.
 """
 
@@ -35,13 +35,13 @@ CLASSES = ("dense", "experts", "multi-head latent attention", "hybrid", "images"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A log beside its estimate; shares are estimated over logged, less 1, None without figures.
+    """A log and its estimate; shares are estimated over logged, less 1, None without figures.
 
     Attributes:
         weights: Of the weights of one accelerator.
         held: Of the tokens of a cache of the logged size, or of what a sequence takes of it.
         cache: Of the tokens of a start-up, or of its cache in bytes.
-        verdict: Whether it is refused as the engine refused it; None where one is not known.
+        verdict: Whether it is rejected as the engine rejected it; None where one is not known.
     """
 
     log: Log
@@ -68,7 +68,7 @@ def class_of(log: Log) -> str:
 
 
 def compared(log: Log) -> Comparison:
-    """The log beside its estimate."""
+    """Return the log with its estimate."""
     model = known_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     named = {"version": "0.26.0" if log["engine"] == "vllm" else "0.5.9", **log}
@@ -98,8 +98,8 @@ def compared(log: Log) -> Comparison:
             cache = found.cache / GIB / log["cache"] - 1
         if "outcome" in log:
             findings = fit_findings((), (), command, model, found, 1)
-            refused = any(finding.severity is Severity.ERROR for finding in findings)
-            verdict = refused == (log["outcome"] == "refused")
+            rejected = any(finding.severity is Severity.ERROR for finding in findings)
+            verdict = rejected == (log["outcome"] == "refused")
     return Comparison(log, weights, held, cache, verdict)
 
 

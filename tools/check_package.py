@@ -2,7 +2,7 @@
 
 Each sdist builds its wheel, and the core's sdist passes a part of its own tests; `twine check`
 finds nothing; links of descriptions are absolute; the core's wheel runs alone on every supported
-Python of this machine, and with the wheels of the packages beside it.
+Python of this machine, and with the wheels of its companion packages.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def build(source: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def check_stubs(wheel: Path) -> None:
-    """Fails where type checkers do not find the stubs, which must be beside their modules."""
+    """Fail if type checkers do not find the stubs, which must be next to their modules."""
     with zipfile.ZipFile(wheel) as files:
         names = set(files.namelist())
     if "fusioninfer_pulumi/api/service.pyi" not in names or any("/stubs/" in n for n in names):
-        raise SystemExit("the wheel has no stubs beside its modules")
+        raise SystemExit("the wheel has no stubs next to its modules")
 
 
 def check_description(wheel: Path) -> None:
@@ -95,27 +95,27 @@ def test_sdist(sdist: Path, folder: Path) -> None:
     home = folder / "venv"
     run(sys.executable, "-m", "venv", home, cwd=folder)
     pip = (home / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile")
-    beside = [f"./{name}" for name in PACKAGES]
-    run(*pip, "-c", "constraints.txt", ".[dev]", *beside, cwd=source)
+    companions = [f"./{name}" for name in PACKAGES]
+    run(*pip, "-c", "constraints.txt", ".[dev]", *companions, cwd=source)
     print(run(home / "bin" / "python", "-m", "pytest", "-q", *TESTS, cwd=source).splitlines()[-1])
 
 
-def run_wheels(wheel: Path, beside: list[Path], python: str, folder: Path) -> None:
-    """Installs the core's wheel alone and runs both of its programs, then those beside it."""
+def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -> None:
+    """Install the core's wheel alone and run both of its programs, then its companions'."""
     run(python, "-m", "venv", folder, cwd=ROOT)
     programs = folder / "bin"
     pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
     run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=folder)
     manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
     run(programs / "fusioninfer-pulumi", "check", manifest, cwd=folder)
-    refused = subprocess.run(
+    rejected = subprocess.run(
         [programs / "fusioninfer-pulumi", "check", FOREIGN],
         capture_output=True,
         text=True,
         check=False,
     )
-    if "pip install" not in refused.stderr or refused.returncode != 2:
-        raise SystemExit(f"{python}: a foreign manifest without its importer: {refused.stderr}")
+    if "pip install" not in rejected.stderr or rejected.returncode != 2:
+        raise SystemExit(f"{python}: a foreign manifest without its importer: {rejected.stderr}")
     program = ROOT / "tests" / "typed_programs" / "accepted.py"
     loop = "import asyncio; asyncio.set_event_loop(asyncio.new_event_loop())"
     run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
@@ -131,7 +131,7 @@ def run_wheels(wheel: Path, beside: list[Path], python: str, folder: Path) -> No
         plugin.wait()
     if not port.strip().isdecimal():
         raise SystemExit(f"{python}: the plugin serves no port")
-    run(*pip, "-c", ROOT / "constraints.txt", wheel, *beside, cwd=folder)
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, *companions, cwd=folder)
     run(programs / "fusioninfer-pulumi", "check", FOREIGN, cwd=folder)
 
 
@@ -157,11 +157,11 @@ def main() -> int:
         folder = Path(temporary)
         sdist, wheel = build(ROOT, folder / "dist")
         packages = [build(ROOT / name, folder / "dist" / name) for name in PACKAGES]
-        beside = [built for _, built in packages]
+        companions = [built for _, built in packages]
         files = [sdist, wheel, *(file for pair in packages for file in pair)]
         print(f"built {', '.join(file.name for file in files)}")
         run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=ROOT)
-        for built in (wheel, *beside):
+        for built in (wheel, *companions):
             check_description(built)
         check_stubs(wheel)
         test_sdist(sdist, folder / "sdist")
@@ -171,7 +171,7 @@ def main() -> int:
             if python is None:
                 print(f"skipped: no Python {version} on this machine")
                 continue
-            run_wheels(wheel, beside, python, folder / version)
+            run_wheels(wheel, companions, python, folder / version)
             print(f"the wheels run on Python {version}")
             pythons[version] = python
         newest, python = list(pythons.items())[-1]

@@ -1,4 +1,4 @@
-"""Writes `capacity/tests/fit/throughput.json`: published throughputs beside estimated ones.
+"""Write `capacity/tests/fit/throughput.json`: published throughputs next to estimated ones.
 
 The cases are those of `capacity/tests/fit/throughput.yaml`. In an environment of its own:
 

@@ -51,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Box:
-    """Where a panel stands, in pixels."""
+    """Return the position of a panel, in pixels."""
 
     left: float
     top: float

@@ -74,9 +74,9 @@ def main() -> None:
             continue
         name = path.name.removesuffix("_config.json").replace("--", "/")
         config = json.loads(path.read_text(encoding="utf-8"))
-        beside = path.with_name(path.name.replace("_config.json", "_hf_quant_config.json"))
-        if beside.exists() and not config.get("quantization_config"):
-            config["quantization_config"] = json.loads(beside.read_text(encoding="utf-8"))
+        quantized = path.with_name(path.name.replace("_config.json", "_hf_quant_config.json"))
+        if quantized.exists() and not config.get("quantization_config"):
+            config["quantization_config"] = json.loads(quantized.read_text(encoding="utf-8"))
         add(table, name, SOURCE, trimmed(config))
     more = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
     for name, model in more["configs"].items():

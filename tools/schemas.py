@@ -170,7 +170,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def _downloaded(tool: str, module: str) -> tuple[str, Path]:
     """Version and folder of a module, downloaded where the module cache has it not."""
-    told = subprocess.run(
+    done = subprocess.run(
         ["go", "mod", "download", "-json", module],  # noqa: S607 - as the developer has installed it
         cwd=TOOLS / tool,
         env={**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"},
@@ -178,7 +178,7 @@ def _downloaded(tool: str, module: str) -> tuple[str, Path]:
         check=True,
         text=True,
     )
-    said = json.loads(told.stdout)
+    said = json.loads(done.stdout)
     return said["Version"], Path(said["Dir"])
 
 
@@ -293,7 +293,7 @@ def _converted(schema: Schema) -> Schema:
         made["uniqueItems"] = True
     if schema.get("x-kubernetes-list-type") == "map":
         made["x-keys"] = schema["x-kubernetes-list-map-keys"]
-    # What stands for a key that an item of a list leaves out.
+    # Default of a key that an item of a list omits.
     if "default" in schema and isinstance(schema["default"], (str, int)):
         made["default"] = schema["default"]
     return made

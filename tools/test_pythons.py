@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-#: Packages beside the core.
+#: Companion packages.
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/pyproject.toml"))
 PART = (
     "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
