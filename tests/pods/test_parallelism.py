@@ -123,13 +123,13 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"pipeline": 2, "data": 4}),
-        [("roles[0].parallelism.pipeline: together with data (4) does not say how many pods a "
-         "replica has; state multinode.nodeCount")],
+        [("roles[0].parallelism.pipeline: together with data (4) does not determine the pods "
+         "per replica; set multinode.nodeCount")],
     ),
     (
         split({"tensor": 4, "data": 4, "dataLocal": 2}, multinode=nodes(3)),
         [("roles[0].parallelism.dataLocal: makes replicas of data 4 / dataLocal 2 = 2 pods, "
-         "multinode.nodeCount says 3; remove one")],
+         "but multinode.nodeCount is 3; remove one of them")],
     ),
     (
         split({"tensor": 8}, multinode=nodes(3)),
