@@ -87,7 +87,7 @@ def test_pod_group_forms_schedule_measured_capacity(
 @pytest.mark.proves(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
-def test_random_topologies_of_one_pod_size_run_as_the_model_says(cluster: Cluster) -> None:
+def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
     bound = assert_as_modelled(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
     assert all(each.case.model.exact for each in bound)
     # Not forty times the same: every kind of outcome is among them.
@@ -110,7 +110,7 @@ def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster)
         for count, marks in ((GROUPED, []), (GROUPED_LONG, [pytest.mark.long]))
     ],
 )  # fmt: skip
-def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster, count: int) -> None:
+def test_random_topologies_with_groups_run_as_modelled(cluster: Cluster, count: int) -> None:
     cases = scheduling.random_cases(9, count, mixed=False, groups=True)
     bound = assert_as_modelled(cluster, cases)
     started = {each.case.title: each.started_groups for each in bound}
@@ -122,7 +122,7 @@ def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster, c
 @pytest.mark.long
 @pytest.mark.proves(f"The same on {TOPOLOGIES_LONG} topologies of one size and {MIXED_LONG} mixed")
 @pytest.mark.parametrize("part", range(4))
-def test_many_random_topologies_run_as_the_model_says(cluster: Cluster, part: int) -> None:
+def test_many_random_topologies_run_as_modelled(cluster: Cluster, part: int) -> None:
     cases = scheduling.random_cases(100 + part, TOPOLOGIES_LONG // 4, mixed=False)
     cases += scheduling.random_cases(200 + part, MIXED_LONG // 4, mixed=True)
     assert_as_modelled(cluster, cases)

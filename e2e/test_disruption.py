@@ -137,7 +137,7 @@ def test_replica_without_pods_uses_up_budget(cluster: Cluster, namespace: str) -
 
 
 @pytest.mark.proves("Budgets of several roles select disjoint pods")
-def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
+def test_each_role_has_a_separate_budget(cluster: Cluster, namespace: str) -> None:
     manifest = service(
         "svc",
         slow(role("prefill", "prefiller", 2, 1, 0)),

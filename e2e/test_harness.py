@@ -52,7 +52,7 @@ def test_nodes_have_given_labels_taints_and_accelerators(cluster: Cluster, names
     assert not any(cluster.exists("v1/Node", name) for name in [*names, plain])
 
 
-def test_pods_behave_as_their_annotation_says(cluster: Cluster, namespace: str) -> None:
+def test_pods_follow_their_behaviour_annotation(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1)
     behaviours = {
         "ready": {},
@@ -89,9 +89,7 @@ def test_pods_behave_as_their_annotation_says(cluster: Cluster, namespace: str) 
     cluster.wait(lambda: not is_ready(read("ready")))
 
 
-def test_strict_validation_refuses_unknown_fields_of_custom_and_core_kinds(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_strict_validation_rejects_unknown_fields(cluster: Cluster, namespace: str) -> None:
     group = objects.gang("gang", pods=1, gpus=1)[0]
     group["spec"]["minMembers"] = 1
     account = objects.service_account("account") | {"tokens": 1}

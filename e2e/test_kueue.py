@@ -141,7 +141,7 @@ def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, in
 
 @pytest.mark.proves("Kueue admits what the plan says at 16 to 80 GPUs, in both layouts")
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
+def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
     service = queued(inputs.prefill_decode(), layout=layout)
     plan = inputs.plan_of(service)
     table = {}

@@ -39,14 +39,14 @@ def test_close_ends_all_programs_and_removes_all_files() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_stays_when_the_parent_is_ended_by_a_signal(how: signal.Signals) -> None:
+def test_no_process_remains_when_the_parent_gets_a_signal(how: signal.Signals) -> None:
     child, directory, pids = _start_child(WAIT)
     child.send_signal(how)
     child.wait(timeout=30)
     _assert_gone(directory, pids)
 
 
-def test_nothing_stays_when_the_parent_crashes() -> None:
+def test_no_process_remains_when_the_parent_crashes() -> None:
     child, directory, pids = _start_child("import os; os.abort()")
     child.wait(timeout=30)
     _assert_gone(directory, pids)

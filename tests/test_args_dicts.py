@@ -40,7 +40,7 @@ def test_stub_constructors_take_the_dictionaries_of_their_models() -> None:
     assert sorted(taken) == models
 
 
-def test_what_type_checkers_accept_is_accepted(output: Any) -> None:
+def test_input_that_type_checkers_accept_is_valid(output: Any) -> None:
     output("the fixture gives the program an event loop")
     held: dict[str, Any] = {"__name__": "accepted"}
     text = (ROOT / "tests" / "typed_programs" / "accepted.py").read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("plan", "a.yaml", "--inventory", "pools.yaml"),
     ],
 )
-def test_commands_without_a_package_say_how_to_install_it(
+def test_command_without_its_package_prints_how_to_install_it(
     arguments: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -92,7 +92,7 @@ def test_commands_without_a_package_say_how_to_install_it(
 
 @pytest.mark.usefixtures("no_package")
 @pytest.mark.parametrize("name", capacity_package.NAMES)
-def test_names_without_a_package_say_how_to_install_it(
+def test_name_without_its_package_prints_how_to_install_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(vars(fusioninfer_pulumi), name, raising=False)

@@ -84,7 +84,7 @@ def test_both_files_write_the_same_comment() -> None:
     assert GITLAB["fusioninfer-diff"]["script"] == [WRITE]
 
 
-def test_a_difference_is_fine_and_told(repository: Path) -> None:
+def test_difference_is_commented_and_passes(repository: Path) -> None:
     changed = SERVICE.replace("replicas: 2", "replicas: 3").replace("v0.11.0", "v0.12.0")
     (repository / "service.yaml").write_text(changed)
     told = comment(repository, 0)
@@ -103,7 +103,7 @@ def test_no_difference_is_fine(repository: Path, tmp_path: Path) -> None:
     assert (repository / "comment.md").read_text() == f"{MARK}\n**no difference**\n"
 
 
-def test_what_is_invalid_fails_and_says_why(repository: Path) -> None:
+def test_invalid_service_fails_with_the_reason(repository: Path) -> None:
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
     told = comment(repository, 1)
     assert "**This cannot be deployed:**\n\nFindings:\n\n    " in told
@@ -195,7 +195,7 @@ def test_gitlab_has_one_comment(tmp_path: Path, notes: list[Any], wanted: str) -
 
 
 @pytest.mark.parametrize("name", ["gh", "curl"])
-def test_a_server_that_refuses_fails_the_job(tmp_path: Path, name: str) -> None:
+def test_api_server_rejection_fails_the_job(tmp_path: Path, name: str) -> None:
     program(tmp_path / "bin", name, "exit 22")
     script = POST_GITHUB if name == "gh" else POST_GITLAB
     given = {"COMMENTS": "c", "COMMENT": "u", "NOTES": "n", "COMMENT_TOKEN": "t"}
@@ -203,7 +203,7 @@ def test_a_server_that_refuses_fails_the_job(tmp_path: Path, name: str) -> None:
     assert shell(script, tmp_path, tmp_path / "bin", **given).returncode != 0
 
 
-def test_merged_results_are_compared_with_what_they_were_merged_into(tmp_path: Path) -> None:
+def test_merge_results_are_compared_with_their_target(tmp_path: Path) -> None:
     job = GITLAB["fusioninfer-diff"]
     _, choose = job["before_script"]
     for target, wanted in (("", "began"), ("now", "now")):

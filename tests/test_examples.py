@@ -34,7 +34,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_renders_what_is_committed(
+def test_example_renders_the_committed_objects(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     # `make regenerate` writes it anew.

@@ -45,7 +45,7 @@ def test_it_is_a_valid_schema() -> None:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_it_accepts_what_we_accept(path: Path) -> None:
+def test_schema_accepts_valid_manifests(path: Path) -> None:
     for document in documents(path):
         load(document)
         assert errors(document) == []
@@ -68,7 +68,7 @@ _FREE = {"template", "labels", "annotations", "httproute", "gateway"}
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_it_refuses_unknown_keys_everywhere(path: Path) -> None:
+def test_schema_rejects_unknown_keys_everywhere(path: Path) -> None:
     for document in documents(path):
         for place, _ in places(document):
             changed = copy.deepcopy(document)
@@ -91,7 +91,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("place", WRONG)
-def test_it_refuses_wrong_values(place: str) -> None:
+def test_schema_rejects_wrong_values(place: str) -> None:
     (manifest,) = documents(ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml")
     holder = manifest["spec"]["roles"][0] if place.startswith("$.spec.roles[0]") else manifest
     holder.update(WRONG[place])

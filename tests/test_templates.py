@@ -25,7 +25,7 @@ ANSWERS = {"model": "Qwen/Qwen3-32B", "accelerator": "H100", "replicas": "3"}
 
 
 @pytest.mark.parametrize("name", ["python", "yaml"])
-def test_templates_are_what_init_writes(name: str) -> None:
+def test_templates_equal_the_output_of_init(name: str) -> None:
     # `make regenerate` writes them.
     folder = TEMPLATES / name
     committed = {

@@ -152,7 +152,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
 
 @pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
-def test_ray_spans_nodes_until_the_engine_refuses(running: Serving) -> None:
+def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
     running.have_nodes(2)
     namespace = running.cluster.new_namespace()
     image = "example.org/vllm-ray:v0.32.0"

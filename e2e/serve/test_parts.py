@@ -177,7 +177,7 @@ def test_figures_count_failures() -> None:
     assert figures(answers).startswith("3 requests, 1 failed; time to the first token: median 0.20")
 
 
-def test_make_builds_what_is_needed() -> None:
+def test_make_builds_required_components() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (line,) = re.findall(r"^SERVE_TOOLS := (.+)$", makefile, re.MULTILINE)
     assert sorted(line.split()) == sorted(TOOLS)

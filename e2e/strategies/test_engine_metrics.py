@@ -71,7 +71,7 @@ def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: st
     "With flow control, a picker holds requests while all KV caches are full", *HOLDING
 )
 @ENGINES
-def test_requests_are_held_while_all_kv_caches_are_full(
+def test_requests_queue_while_all_kv_caches_are_full(
     mixed: Fleet, version: str, engine: str
 ) -> None:
     play(mixed, engine)
@@ -90,7 +90,7 @@ def test_requests_are_held_while_all_kv_caches_are_full(
 
 
 @picker_versions("With flow control, engines without metrics get no requests: rejected", *HOLDING)
-def test_requests_are_held_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
+def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
     play(mixed, "none")
     with (
         mixed.picker(version, endpointPicker=HOLDS) as picker,

@@ -32,7 +32,7 @@ def gauge(chooser: Chooser, metric: str) -> float:
 
 
 @picker_versions("With flow control, a picker holds a request until the first pod serves", *HOLDING)
-def test_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
+def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
     flow = HOLDING[version].flow_control
     assert flow is not None
     body = {"model": "m", "prompt": "Wake up."}

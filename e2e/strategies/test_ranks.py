@@ -37,7 +37,7 @@ def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 
 
 @picker_versions("Pickers choose among a pod's data parallel ranks by load")
-def test_each_rank_is_chosen_by_its_own_load(ranked: Fleet, version: str) -> None:
+def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
     objects = ranked.routing(version)
     ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
     assert len(ports) == RANKS, "the API server keeps them"

@@ -69,7 +69,7 @@ def told(image: str, words: str | list[str], **more: Any) -> list[str]:
         ("sglang", "0.5.23", "--enable-dp-attention", {"deprecated": "--attn-dp-size <dp-size>"}),
     ],
 )
-def test_the_tables_say_what_the_sources_say(
+def test_tables_match_the_sources(
     engine: str, release: str, name: str, expected: dict[str, Any]
 ) -> None:
     option = load_argument_table(engine).options(release)[name]
@@ -83,7 +83,7 @@ def test_the_tables_say_what_the_sources_say(
         ("sglang", {"0.5.3": 246, "0.5.23": 531}, "--model-path --port --dtype"),
     ],
 )
-def test_the_tables_hold_whole_releases(
+def test_tables_contain_whole_releases(
     engine: str, releases: dict[str, int], arguments: str
 ) -> None:
     table = load_argument_table(engine)
@@ -122,7 +122,7 @@ def test_every_successor_is_an_argument_of_a_later_release() -> None:
         ("nvcr.io/nvidia/vllm:25.09-py3", None),
     ],
 )
-def test_only_the_projects_own_tags_say_a_release(image: str, release: str | None) -> None:
+def test_only_upstream_tags_name_a_release(image: str, release: str | None) -> None:
     words = LAUNCH if "sglang" in image else SERVE
     assert find_known_release(read_command({"image": image, "command": words})) == release
 
@@ -329,7 +329,7 @@ def test_other_programs_are_not_checked() -> None:
     assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []
 
 
-def test_an_element_that_holds_flag_and_value_is_two_words() -> None:
+def test_element_with_flag_and_value_is_split() -> None:
     assert told(VLLM + "0.11.0", ["--port 8000", "--max-num-seqs x"]) == [
         "error argument-value-invalid args.1"
     ]

@@ -202,7 +202,7 @@ def test_command_line_is_parsed(container: dict[str, Any], expected: tuple[Any, 
     assert seen(read(**container)) == expected
 
 
-def test_version_belongs_to_the_engines_own_image() -> None:
+def test_version_is_read_from_the_upstream_image() -> None:
     assert read(image=STOCK).image.version == (0, 11, 0)
     assert read(image="me/vllm:v0.11.0").image.version is None
 
@@ -212,7 +212,7 @@ def test_program_in_args_is_recognized() -> None:
     assert not read(image=STOCK, command=["vllm", "serve"]).program_in_args
 
 
-def test_vllm_serve_is_told_from_the_older_program() -> None:
+def test_vllm_serve_differs_from_the_older_program() -> None:
     assert read(image=STOCK).serve
     assert read(command=["vllm", "serve"]).serve
     assert not read(command=["python3", "-m", "vllm.entrypoints.openai.api_server"]).serve
@@ -297,6 +297,6 @@ def test_names_of_a_model(arguments: list[str], names: tuple[str, ...] | None) -
     assert vllm(*arguments).served_names == names
 
 
-def test_served_names_of_others() -> None:
+def test_served_names_of_other_engines() -> None:
     assert UNKNOWN.served_names is None
     assert sglang("--model-path", "m").served_names == ("m",)

@@ -114,7 +114,7 @@ LISTS: list[tuple[list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("given_args", "wanted"), LISTS)
-def test_a_flag_gets_its_value_where_it_stands(given_args: list[str], wanted: list[str]) -> None:
+def test_flag_is_replaced_in_place(given_args: list[str], wanted: list[str]) -> None:
     made = edited({"image": "vllm/vllm-openai:latest", "args": given_args}, setting("--port", "2"))
     assert made is not None
     assert (made.command, made.args) == ([], wanted)

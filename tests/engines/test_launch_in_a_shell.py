@@ -134,7 +134,7 @@ def test_nothing_runs_when_ray_does_not_start(fresh_host: Any, script: str) -> N
     assert [call.program for call in fresh_host.calls()] == ["ray"]
 
 
-def test_errexit_holds_inside_the_braces(fresh_host: Any) -> None:
+def test_errexit_applies_inside_the_braces(fresh_host: Any) -> None:
     script = "set -e\nfalse\nvllm serve m"
     process = fresh_host.start(leader({"command": ["sh", "-c", script]}, "ray", 2))
     process.communicate(timeout=30)

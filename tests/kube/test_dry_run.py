@@ -139,7 +139,7 @@ def test_an_object_is_applied_by_its_manager(server: Server) -> None:
     assert server.headers[-1]["authorization"] == "Bearer secret"
 
 
-def test_what_is_sent_is_yaml(server: Server) -> None:
+def test_request_body_is_yaml(server: Server) -> None:
     """The API server reads what is applied as YAML, where surrogates are no pair."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
     annotated = {**pod(), "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}}}
@@ -161,7 +161,7 @@ def test_an_object_is_created(server: Server) -> None:
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
 
 
-def test_a_name_that_is_taken_is_no_refusal(server: Server) -> None:
+def test_existing_name_is_not_a_rejection(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
     ((answer,),) = filter(None, tried(server, DryRunRequest(pod(), created=True)))
     assert answer.accepted
@@ -203,7 +203,7 @@ def test_an_answer_may_lead_to_another_try(server: Server) -> None:
     assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
 
 
-def test_what_takes_too_long_has_no_answer(server: Server) -> None:
+def test_slow_dry_run_times_out(server: Server) -> None:
     is_over = threading.Event()
 
     def reply(_: str, path: str) -> Reply:

@@ -40,6 +40,6 @@ def test_nothing_is_added_by_default() -> None:
     assert environments() == [[], []]
 
 
-def test_other_words_are_refused() -> None:
+def test_unknown_values_are_rejected() -> None:
     (found,) = problems(service(role(environment="Ray")))
     assert found == 'roles[0].environment: must be Kthena, got "Ray"'

@@ -153,7 +153,7 @@ def _matches(policy: Manifest, held: Manifest) -> bool:
 
 @given(services(extras=True))
 @examples(0.5)
-def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) -> None:
+def test_names_are_unique_and_within_their_limits(manifest: Manifest) -> None:
     _, objects = built(manifest)
     names = [(each["kind"], each["metadata"]["name"]) for each in objects]
     assert len(set(names)) == len(names)
@@ -169,7 +169,7 @@ def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) 
 
 
 @given(services())
-def test_what_goes_in_comes_out(manifest: Manifest) -> None:
+def test_user_values_appear_in_the_objects(manifest: Manifest) -> None:
     _, objects = built(manifest)
     own = manifest["metadata"]
     for each in objects:
@@ -240,7 +240,7 @@ def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Mani
 
 @given(services(extras=True))
 @examples(0.5)
-def test_the_objects_depend_on_nothing_but_what_the_manifest_says(manifest: Manifest) -> None:
+def test_objects_depend_only_on_the_manifest(manifest: Manifest) -> None:
     before = copy.deepcopy(manifest)
     _, objects = built(manifest)
     assert manifest == before

@@ -46,7 +46,7 @@ def test_the_revision_is_the_same_on_every_machine_and_in_every_release() -> Non
         service(schedulingStrategy={"gangPolicy": {"mode": "Off"}}),
     ],
 )
-def test_what_changes_no_pod_changes_no_revision(other: dict[str, Any]) -> None:
+def test_change_outside_of_pods_keeps_the_revision(other: dict[str, Any]) -> None:
     assert revisions(other)["svc-inference-0"] == revisions(service())["svc-inference-0"]
 
 
@@ -67,7 +67,7 @@ def test_what_changes_no_pod_changes_no_revision(other: dict[str, Any]) -> None:
         service(role(), role("other", multinode=nodes(2))),
     ],
 )
-def test_what_changes_the_pods_changes_the_revision(other: dict[str, Any]) -> None:
+def test_change_of_pods_changes_the_revision(other: dict[str, Any]) -> None:
     assert revisions(other)["svc-inference-0"] != revisions(service())["svc-inference-0"]
 
 

@@ -74,7 +74,7 @@ def test_no_order_of_evictions_takes_down_more_replicas_than_allowed(
     assert len(down) <= allowed
 
 
-def test_selector_is_that_of_the_role_and_of_nothing_else() -> None:
+def test_selector_selects_only_the_role() -> None:
     manifest = pair()
     manifest["spec"]["disruptionBudget"] = {"unhealthyPods": "IfHealthyBudget"}
     assert budgets(manifest) == {

@@ -169,7 +169,7 @@ def test_engine_without_metrics_is_a_warning(
     assert about(speaking) == []
 
 
-def test_monitoring_nothing_is_a_warning() -> None:
+def test_monitoring_without_targets_is_a_warning() -> None:
     manifest = service(serving(PORT), monitoring={"engines": False})
     assert warnings(manifest) == [
         "warning: monitoring: has no targets: neither engines nor an endpoint picker"

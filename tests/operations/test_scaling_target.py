@@ -91,7 +91,7 @@ def test_queries_name_metrics_of_engine() -> None:
     assert query.startswith("sum(sglang:token_usage{")
 
 
-def test_scaling_from_zero_follows_held_requests() -> None:
+def test_scaling_from_zero_follows_queued_requests() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
     found = triggers(manifest)
     assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
@@ -110,7 +110,7 @@ def config(manifest: Manifest) -> Any:
     return yaml.safe_load(found["data"]["config.yaml"])
 
 
-def test_picker_holds_requests_where_a_target_needs_it() -> None:
+def test_target_that_needs_a_queue_enables_flow_control() -> None:
     manifest = scaled(keda("latency", minReplicas=0), router())
     assert config(manifest)["featureGates"] == ["flowControl"]
     epp = plan_of(manifest).picker.epp
@@ -127,7 +127,7 @@ def test_picker_holds_requests_where_a_target_needs_it() -> None:
 
 
 @pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.flow_control])
-def test_each_family_that_holds_requests_takes_its_configuration(family: str) -> None:
+def test_each_family_with_flow_control_accepts_its_configuration(family: str) -> None:
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
     assert row.flow_control is not None
@@ -234,7 +234,7 @@ def queried(*queries: str, **more: Any) -> Manifest:
         (queried(f"{WAITING} + sum(envoy_requests)", minReplicas=0), False),
     ],
 )  # fmt: skip
-def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: bool) -> None:
+def test_metrics_of_the_scaled_pods_cannot_wake_them(manifest: Manifest, asleep: bool) -> None:
     told = "roles[0].autoscaling.metrics: come from the role's own pods"
     assert any(told in problem for problem in problems(manifest)) == asleep
 

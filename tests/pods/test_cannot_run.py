@@ -186,7 +186,7 @@ def test_ranks_of_some_devices_share_no_memory(device: str, told: bool) -> None:
         ("vllm/vllm-openai:v0.31.0", ["--distributed-executor-backend", "mp"], False),
     ],
 )
-def test_one_rank_in_a_process_of_its_own_needs_shared_memory(
+def test_rank_in_a_separate_process_needs_shared_memory(
     image: str, more: list[str], told: bool
 ) -> None:
     held = engine(image=image, args=["--model", "m", *more])

@@ -57,7 +57,7 @@ def test_literal_credential_is_a_warning(more: dict[str, Any], place: str) -> No
 
 
 @pytest.mark.parametrize("more", FINE)
-def test_nothing_else_is(more: dict[str, Any]) -> None:
+def test_other_variables_give_no_credential_warning(more: dict[str, Any]) -> None:
     # Where KEY comes from is not what is asked here.
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "k", "key": "k"}}}]
     held = {**more, "env": [*more.get("env", ()), *env]}

@@ -124,7 +124,7 @@ def test_ports_probes_and_hooks_follow_the_engine() -> None:
     assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8001}}}
 
 
-def test_engine_port_is_used_and_taken_ports_are_skipped() -> None:
+def test_engine_port_is_used_and_occupied_ports_are_skipped() -> None:
     stated = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
     assert words(leader(stated))[-2:] == ["--port", "9000"]
     decode = engine("--model=m", *NIXL_ARGS, ports=[{"containerPort": 8000}])

@@ -145,7 +145,7 @@ def test_not_every_transfer_goes_with_it(transfer: Any, version: str, text: str)
     assert [each.startswith(text) for each in found] == [True], found
 
 
-def test_shared_memory_of_the_templates_own_has_to_hold_it() -> None:
+def test_user_shared_memory_must_be_large_enough() -> None:
     mounts = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm/"}]}
 
     def with_volume(limit: str) -> Manifest:

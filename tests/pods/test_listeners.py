@@ -78,7 +78,7 @@ def probed(
 
 @pytest.mark.parametrize("name", ["readinessProbe", "livenessProbe", "startupProbe"])
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "grpc"])
-def test_probe_of_a_port_that_nothing_listens_on_is_rejected(name: str, kind: str) -> None:
+def test_probe_of_an_unused_port_is_rejected(name: str, kind: str) -> None:
     at = [f"{SERVING}.{name}.{kind}.port"]
     rule = "probe-not-answered"
     assert of(rule, one(probed(9000, kind=kind, name=name)), Severity.ERROR) == at
@@ -164,7 +164,7 @@ def test_named_probe_port_must_be_declared() -> None:
     ]
 
 
-def test_probe_of_a_worker_that_serves_nothing_is_rejected() -> None:
+def test_probe_of_a_worker_without_a_server_is_rejected() -> None:
     rule = "probe-not-answered"
 
     def wide(launcher: str, *args: str, **worker: Any) -> Manifest:

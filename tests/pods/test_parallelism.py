@@ -58,7 +58,7 @@ def test_copies_span_the_pods_of_a_replica() -> None:
     assert env == [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 
 
-def test_stated_launcher_wins() -> None:
+def test_explicit_launcher_takes_precedence() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, _ = arguments(split(given, multinode=nodes(2, launcher="multiprocessing")))
     assert get_flag_value(leader, "--nnodes") == "2"
@@ -123,8 +123,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"pipeline": 2, "data": 4}),
-        [("roles[0].parallelism.pipeline: together with data (4) does not determine the pods per "
-         "replica; set multinode.nodeCount")],
+        [("roles[0].parallelism.pipeline: together with data (4) does not determine the pods "
+         "per replica; set multinode.nodeCount")],
     ),
     (
         split({"tensor": 4, "data": 4, "dataLocal": 2}, multinode=nodes(3)),

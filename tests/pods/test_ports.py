@@ -42,7 +42,7 @@ def test_script_and_several_nodes_are_checked() -> None:
         ({"image": "own:1", "command": SGLANG}, "sglang", 30000),
     ],
 )
-def test_without_an_argument_the_engines_own_port_is_what_it_listens_on(
+def test_engine_listens_on_its_default_port_without_an_argument(
     more: Any, name: str, listens: int
 ) -> None:
     assert problems(engine(**more)) == [
@@ -53,7 +53,7 @@ def test_without_an_argument_the_engines_own_port_is_what_it_listens_on(
     ]
 
 
-def test_where_no_port_is_stated_it_is_a_warning() -> None:
+def test_missing_port_is_a_warning() -> None:
     for manifest, port, listens in (
         (engine(port=None, ports=[{"containerPort": 9000}]), 9000, "vllm listens on 8000"),
         (engine(port=None, command=SGLANG), 8000, "sglang listens on 30000"),

@@ -29,7 +29,7 @@ def test_every_pod_has_the_devices_and_names_them() -> None:
         }  # fmt: skip
 
 
-def test_nothing_is_named_that_is_not_stated() -> None:
+def test_unset_fields_are_not_rendered() -> None:
     plain = pod_templates(pair({"lockMemory": False}))
     assert plain == pod_templates(pair(None))
     own = {"runAsUser": 0, "capabilities": {"add": ["SYS_NICE"], "drop": ["ALL"]}}

@@ -60,7 +60,7 @@ def test_serving_container_is_the_one_named_or_known_or_first(
         (6000, ["--port", "$(PORT)"], [{"containerPort": 9000}], 6000),
     ],
 )
-def test_serving_port_is_the_one_stated_closest_to_the_engine(
+def test_serving_port_is_the_most_specific_setting(
     port: int | None, args: list[str], ports: list[Any], expected: int
 ) -> None:
     serving = container(args=["--model", "m", *args], ports=ports)

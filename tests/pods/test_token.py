@@ -72,7 +72,7 @@ def test_protection_uses_the_account_of_the_template() -> None:
     assert "automountServiceAccountToken" not in spec
 
 
-def test_without_protection_nothing_is_created() -> None:
+def test_no_objects_without_ssrf_protection() -> None:
     assert rights(pair(decode_role=OFF)) == []
 
 

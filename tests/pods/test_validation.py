@@ -95,7 +95,7 @@ def test_findings_about_the_picker_name_its_template() -> None:
     ]
 
 
-def test_findings_about_containers_of_the_library_stand_at_their_fields() -> None:
+def test_findings_about_generated_containers_point_at_their_fields() -> None:
     model = {"uri": "s3://bucket/model", "fetcher": {"resources": {"limits": {"gpu": "1"}}}}
     made = role(template=template(container(args=["--port=8000"])))
     told = problems(service(made, model=model))

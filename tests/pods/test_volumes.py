@@ -41,7 +41,7 @@ def test_invalid_pods_are_rejected(manifest: Any, told: str) -> None:
     assert problems(manifest) == [f"{POD}.{told}"]
 
 
-def test_leaders_and_workers_have_volumes_of_their_own() -> None:
+def test_leaders_and_workers_have_separate_volumes() -> None:
     mounting = container(volumeMounts=[MOUNT])
     two = role(
         template=None,

@@ -120,7 +120,7 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @PAIRS
 @examples(0.5)
 @given(st.data())
-def test_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
+def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject) -> None:
     plan = data.draw(routed_services(pairs).map(planned).filter(accepted))
     (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
     selector = pool["spec"]["selector"]

@@ -32,7 +32,7 @@ def behind_service(*roles: Manifest, metadata: Any = None, **fields: Any) -> Man
     return routed(*roles, metadata=metadata, **{"endpointPicker": OFF, **fields})
 
 
-def test_nothing_of_a_picker_is_made() -> None:
+def test_no_picker_objects_are_rendered() -> None:
     kinds = {each["kind"] for each in rendered(behind_service())}
     assert kinds == {"LeaderWorkerSet", "Service", "HTTPRoute"}
 
@@ -105,7 +105,7 @@ def test_chart_ends_at_the_service() -> None:
     assert chart.endswith('  client(["clients"]) --> hop0 --> hop1 --> entry\n')
 
 
-def test_queue_that_no_picker_holds_scales_nothing() -> None:
+def test_queue_target_needs_an_endpoint_picker() -> None:
     followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
                 "prometheus": "http://p:9090"}  # fmt: skip
     manifest = behind_service(role(autoscaling=followed))

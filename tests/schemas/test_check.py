@@ -83,7 +83,7 @@ def test_parts_fit_their_schemas(value: Any, part: Part, told: list[str]) -> Non
     assert said(value, part) == told
 
 
-def test_what_is_not_known_yet_fits_wherever_it_stands(output: Any) -> None:
+def test_unknown_value_is_valid_anywhere(output: Any) -> None:
     value = {
         "metadata": {"annotations": {"a": output("x")}},
         "spec": {
@@ -102,7 +102,7 @@ def test_what_is_not_known_yet_fits_wherever_it_stands(output: Any) -> None:
 
 
 @pytest.mark.parametrize("levels", [150, 400])
-def test_what_is_nested_too_deep_is_refused_as_that(levels: int) -> None:
+def test_too_deep_nesting_is_rejected_with_its_reason(levels: int) -> None:
     deep: dict[str, Any] = {}
     for _ in range(levels):
         deep = {"a": deep}
@@ -141,7 +141,7 @@ def test_only_fields_that_are_null_are_left_out() -> None:
     }  # fmt: skip
 
 
-def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
+def test_generated_fields_must_fit_with_user_fields() -> None:
     (made,) = [each for each in rendered(service(role())) if each["kind"] == "LeaderWorkerSet"]
     twice = copy.deepcopy(made)
     (serving,) = twice["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
@@ -151,7 +151,7 @@ def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("amount", ["9" * 99, 10**99, "1e99", "1e-99", 1e99])
-def test_quantities_without_any_meaning_are_refused(amount: Any) -> None:
+def test_meaningless_quantities_are_rejected(amount: Any) -> None:
     (told,) = problems(service(role(template=template(container(gpus=amount)))))
     assert told.startswith(
         f"{SERVING}.resources.limits[nvidia.com/gpu]: must be a Kubernetes quant"

@@ -43,7 +43,7 @@ def test_two_groups_of_the_story(
     assert (found.groups, found.status, found.exact) == (groups, status, True)
 
 
-def test_without_a_gang_groups_are_nothing_to_the_scheduler() -> None:
+def test_scheduler_ignores_groups_without_a_gang() -> None:
     found = group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
     assert found.running == {"prefill": 2, "decode": 4}
     assert found.groups is None

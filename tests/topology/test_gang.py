@@ -108,7 +108,7 @@ def test_role_scaled_to_zero_has_no_objects() -> None:
     assert [group.role for group in partial.sub_groups] == ["decode"]
 
 
-def test_parking_a_role_does_not_restart_the_others() -> None:
+def test_scaling_a_role_to_zero_restarts_no_other_role() -> None:
     def decoders(manifest: dict[str, Any]) -> list[Any]:
         return [each for each in rendered(manifest) if "decode" in each["metadata"]["name"]]
 

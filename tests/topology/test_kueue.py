@@ -33,7 +33,7 @@ def kueue(queue: Any = "team", **policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str) -> None:
+def test_queue_is_a_label_of_each_lws_only(layout: str) -> None:
     manifest = prefill_decode(layout=layout, **kueue())
     assert "PodGroup" not in kinds(manifest)
     sets = of_kind(rendered(manifest), "LeaderWorkerSet")

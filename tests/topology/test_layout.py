@@ -112,7 +112,7 @@ def test_rolling_update_follows_rollout(rollout: Any, expected: Any) -> None:
         assert tuple(updating(inner).values()) == expected
 
 
-def test_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
+def test_step_timeout_grows_with_the_replicas() -> None:
     # One after the other, also where several may be down: that takes a feature gate.
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
@@ -163,7 +163,7 @@ def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_sha
 
 
 @pytest.mark.parametrize("spec", [{}, PER_ROLE])
-def test_nothing_may_be_down_only_where_something_may_be_more(spec: Any) -> None:
+def test_max_unavailable_zero_needs_a_surge(spec: Any) -> None:
     (told,) = problems(service(role(), rollout={"maxUnavailable": 0}, **spec))
     assert told.startswith(
         "rollout.maxUnavailable: must be at least 1, or 0 together with maxSurge"
@@ -191,7 +191,7 @@ def test_recreate_rejects_partition() -> None:
     assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
 
 
-def test_surge_without_room_is_a_warning() -> None:
+def test_surge_without_capacity_is_a_warning() -> None:
     needs = "rollout.maxSurge: an update needs room for 1 more of inference"
     gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
     gang = warnings(of({"maxSurge": 1}, **gpus))
@@ -207,7 +207,7 @@ def test_surge_without_room_is_a_warning() -> None:
     [({}, 52), ({"multinode": nodes(2)}, 50), ({"multinode": nodes(2), "replicas": 11}, 49),
      ({"multinode": nodes(2), "replicas": 10, "rollout": {"maxSurge": 1}}, 49)],
 )  # fmt: skip
-def test_names_have_room_for_the_groups_that_a_set_may_have(more: Any, limit: int) -> None:
+def test_names_leave_space_for_group_suffixes(more: Any, limit: int) -> None:
     fits = role("b" * (limit - 41), **{"replicas": 2, **more})
     assert not problems(service(fits, name=LONG, **PER_ROLE))
     fits["name"] += "b"

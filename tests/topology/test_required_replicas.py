@@ -29,7 +29,7 @@ def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_lowest_ordinals_are_a_policy_of_their_own_before_the_rest() -> None:
+def test_lowest_ordinals_start_before_the_rest() -> None:
     manifest = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}, **LOWEST))
     usual = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}))
     prefill, decode = policies(usual)

@@ -35,7 +35,7 @@ def test_service_whose_variables_the_engine_reads_is_rejected(name: str) -> None
     assert of(LINKS, named(name, "default", router(), role())) == []
 
 
-def test_other_engines_and_variables_of_the_pods_own_are_left_alone() -> None:
+def test_other_engines_and_user_variables_are_unchanged() -> None:
     sglang = container(
         image="lmsysorg/sglang:v0.5.3", command=["python3", "-m"], args=["sglang.launch_server"]
     )
