@@ -268,8 +268,8 @@ def lws_options(
     """Options of a LeaderWorkerSet: what is ignored, and what replaces it.
 
     `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `is_same_policy`:
-    the live one means the same as the new one. Pulumi compares how they are written, and would replace
-    the LeaderWorkerSet for a type that is written out.
+    the live one means the same as the new one. Pulumi compares the fields, and would replace the
+    LeaderWorkerSet if only one of them has an explicit type.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     # The template in the stack's state stays, in spite of the program.

@@ -1,8 +1,9 @@
 """Whether the pods of replicas find nodes in a pool.
 
-The capacity model (`topology/capacity_model.py`), which the end-to-end tests hold to the real scheduler,
-answers first. Where it gives a bound only (pods of several sizes, which fit or not depending on the
-node that each of them gets), best fit does: largest pods first, each on the fullest node with room.
+The capacity model (`topology/capacity_model.py`), which the end-to-end tests compare with the real
+scheduler, answers first. Where it gives only a bound (pods of several sizes, which fit or not
+depending on the node that each gets), best fit decides: largest pods first, each on the fullest
+node with enough capacity.
 """
 
 from __future__ import annotations
