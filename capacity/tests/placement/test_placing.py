@@ -199,7 +199,7 @@ def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     assert (least.status, [each.replicas for each in least.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in found.findings[0][0].message
     assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 2)))
-    assert "lacks 2 more nodes of a" in refusal(
+    assert "needs 2 more nodes of a" in refusal(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
 

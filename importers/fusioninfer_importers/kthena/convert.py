@@ -29,7 +29,8 @@ from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 _OWN = "workload.serving.volcano.sh/"
 _BOOSTER = (
     "Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute from a "
-    "ModelBooster, with Kthena's own programs in the pods; import these from the cluster: kubectl get "
+    "ModelBooster, with Kthena's own programs in the pods; import these from the cluster: "
+    "kubectl get "
     "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
     "modelroutes.networking.serving.volcano.sh "
     "-l workload.serving.volcano.sh/model-name={name} -o yaml"
