@@ -134,8 +134,8 @@ def shown_blocks() -> Mapping[str, Block]:
 
 def folders() -> list[str]:
     """The examples, and the templates that hold a service."""
-    examples = [f"examples/{path.name}" for path in sorted((ROOT / "examples").iterdir())]
-    return [*examples, "templates/yaml"]
+    projects = sorted((ROOT / "examples").glob("*/Pulumi.yaml"))
+    return [*(f"examples/{path.parent.name}" for path in projects), "templates/yaml"]
 
 
 @functools.cache
