@@ -100,7 +100,7 @@ def test_server_accepts_valid_experimental_fields(
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "output"),
     [
         ({"env": [{"name": "A"}, {"name": "A"}]}, "duplicate entries for key"),
         (

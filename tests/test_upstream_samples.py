@@ -62,7 +62,7 @@ def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
         "good": "as is",
         "lossy": "with --allow-lossy",
         "bad": "rejected",
-        "invalid": "invalid there, too",
+        "invalid": "also rejected by the system itself",
         "model + pods": "with warnings",
     }
     assert sys.modules["pytest"].__name__ == "pytest"

@@ -100,8 +100,8 @@ Placement  Placed
   decode   on b  8 GPUs, chosen
   because: pools that fit only if packed well 0, price 32, pools used 2, accelerators stranded 0, \
 accelerators left on whole nodes 20
-  not: prefill on b               nodes have 4 accelerators, a pod needs 8
-  not: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
+  rejected: prefill on b               nodes have 4 accelerators, a pod needs 8
+  rejected: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
 """
         in out
     )
@@ -150,12 +150,12 @@ def test_rendered_objects_carry_what_was_chosen(capsys: pytest.CaptureFixture[st
 def test_service_without_a_place_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lacks = "lacks 2 more nodes of a (16 accelerators)"
-    told = f"nearest is serve on a, which {lacks} next to the other services\n"
+    lacks = "2 more nodes of a (16 accelerators)"
+    told = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = ran(capsys, "plan", *sources)
     assert status == 2
-    assert without_rules(err).endswith(f"large.yaml: placement: has no place; {told}")
+    assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {told}")
     assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
     status, out, _ = ran(capsys, "plan", *sources, "--output=json")
     assert status == 2

@@ -149,7 +149,7 @@ def test_room_in_a_pool_is_what_placement_finds(
                 (record,) = place([service], held).placed
                 assert record.status is Status.PLACED
             else:
-                with pytest.raises(InvalidServiceError, match="no place"):
+                with pytest.raises(InvalidServiceError, match="does not fit"):
                     place([service], held)
 
 

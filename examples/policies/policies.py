@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pulumi_policy import (
+    Policy,
     PolicyResource,
     ResourceValidationArgs,
     ResourceValidationPolicy,
@@ -115,7 +116,7 @@ def is_production(urn: str) -> bool:
     return urn.startswith(f"urn:pulumi:{PRODUCTION}")
 
 
-POLICIES = [
+POLICIES: list[Policy] = [
     StackValidationPolicy("gpu-budget", "Stacks use at most 64 GPUs.", check_gpu_budget),
     ResourceValidationPolicy(
         "images", "Images have a fixed tag and a known registry.", check_images

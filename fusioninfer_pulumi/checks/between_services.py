@@ -228,8 +228,10 @@ class NameOwners:
         self._services += 1
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
+        # The values of Outputs are unknown, so they are compared by identity.
+        namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
         for kind, name, at, owner in _derived(plan):
-            key, claimant = (_namespace(plan.namespace), kind, name), (self._services, owner)
+            key, claimant = (namespace, kind, name), (self._services, owner)
             first = self._names.setdefault(key, claimant)
             if first != claimant and (first, owner) not in reported:
                 reported.add((first, owner))
@@ -244,11 +246,6 @@ def _text(kind: str, name: str, owner: str) -> str:
     if kind == _SERVICE:
         return f'"{name}" is also the name of another service in this namespace'
     return f'{kind} "{name}" would also belong to {owner}; rename one of them'
-
-
-def _namespace(namespace: Any) -> object:
-    # The values of Outputs are unknown, so they are compared by identity.
-    return id(namespace) if is_output(namespace) else namespace
 
 
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:

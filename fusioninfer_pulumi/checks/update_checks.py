@@ -57,7 +57,10 @@ def check_update(
         if lws.template is not None
         # Under another name a LeaderWorkerSet is created next to the old one.
         and lws.is_at(name, plan.namespace)
-        and not is_same_policy(_policy(manifests_by_name[name]), lws.template.sub_groups)
+        and not is_same_policy(
+            manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
+            lws.template.sub_groups,
+        )
     }
     running = {
         name: None if name in differing else _running(plan, manifests_by_name[name], lws)
@@ -229,10 +232,6 @@ def _policy_findings(
             "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
             "interruption is acceptable (docs/rollout.md)",
         )
-
-
-def _policy(manifest: Mapping[str, Any]) -> Any:
-    return manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
 
 
 def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:

@@ -19,7 +19,10 @@ _MAX_REPLICA_BOXES = 4
 
 def mermaid(views: Sequence[PlanView]) -> str:
     """Returns one Mermaid flowchart of services, without the Markdown fence."""
-    titles = [_title(view.plan) for view in views]
+    titles = [
+        plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
+        for plan in (view.plan for view in views)
+    ]
     times = Counter(titles)
     lines = ["flowchart LR"]
     for number, (view, title) in enumerate(zip(views, titles, strict=True)):
@@ -29,10 +32,6 @@ def mermaid(views: Sequence[PlanView]) -> str:
         cluster = f", provider {view.provider}" if view.provider and times[title] > 1 else ""
         lines += [f"  {line}" for line in _service(view.plan, title + cluster, prefix)]
     return "\n".join(lines) + "\n"
-
-
-def _title(plan: ServicePlan) -> str:
-    return plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
 
 
 def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:

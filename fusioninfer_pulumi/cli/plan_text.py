@@ -186,7 +186,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
     if plan.routing is not None:
-        table.add_row("Requests", _request_path(plan, plan.routing))
+        table.add_row("Requests", " -> ".join(_stations(plan, plan.routing)))
     if plan.routing is not None and plan.picker is not None:
         table.add_row("Strategy", plan.picker.epp.summary)
         route = plan.routing.route
@@ -300,11 +300,6 @@ def _findings(plan: ServicePlan) -> Table:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
         table.add_row(severity, Text.assemble(finding_text(finding), (rule_suffix(finding), "dim")))
     return table
-
-
-def _request_path(plan: ServicePlan, router: Routing) -> str:
-    """The stations of a request: host, Gateway, route, pool and picker or Service, pods."""
-    return " -> ".join(_stations(plan, router))
 
 
 def _router_url(plan: ServicePlan, router: Routing) -> str:

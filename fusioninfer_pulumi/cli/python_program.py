@@ -30,16 +30,11 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
         fields = _fields(args, {"name"} if logical == name else set())
         declared = [("", _text(logical)), ("", _call(type(args), fields, used, _STEP))]
         statements.append(_joined(f"{_COMPONENT}(", declared, ")", ""))
-    imported = "".join(
-        f"{_STEP}{import_name},\n" for import_name in sorted(used, key=_import_order)
-    )
+    # Constants come before classes, as import sorters put them.
+    names = sorted(used, key=lambda name: (not name.isupper(), name))
+    imported = "".join(f"{_STEP}{name},\n" for name in names)
     header = f'"""Services that fusioninfer-pulumi converted."""\n\nfrom {_PACKAGE} import (\n'
     return f"{header}{imported})\n\n" + "\n".join(f"{statement}\n" for statement in statements)
-
-
-def _import_order(name: str) -> tuple[bool, str]:
-    """Constants, classes: as import sorters put them."""
-    return (not name.isupper(), name)
 
 
 def _fields(

@@ -76,10 +76,6 @@ def _has(findings: Sequence[tuple[Origin, Finding]], severity: Severity) -> bool
     return any(finding.severity is severity for _, finding in findings)
 
 
-def _bare(findings: Sequence[tuple[Origin, Finding]]) -> Iterator[Finding]:
-    return (finding for _, finding in findings)
-
-
 def _without_ignored(
     findings: Sequence[tuple[Origin, Finding]], ignored: frozenset[str]
 ) -> Iterator[tuple[Origin, Finding]]:
@@ -132,7 +128,7 @@ class Source:
         notes = [
             (document.origin, note)
             for document in self.documents
-            for note in check_ignored_rules(document.ignored, _bare(document.findings))
+            for note in check_ignored_rules(document.ignored, (f for _, f in document.findings))
         ]
         self.documents = [
             replace(

@@ -99,7 +99,11 @@ def parse(text: Text) -> ParsedText:
         ]
         manifests = []
     inventories = [
-        origin for origin, raw in manifests if text.folder is not None and _is_inventory(raw)
+        origin
+        for origin, raw in manifests
+        if text.folder is not None
+        and isinstance(raw, Mapping)
+        and raw.get("kind") == INVENTORY_KIND
     ]
     notes += [
         _remark(
@@ -169,10 +173,6 @@ def _is_service(read: LoadedDocument) -> bool:
 
 def _remark(origin: Origin, rule: Rule, location: Location, message: str) -> LoadedDocument:
     return LoadedDocument(origin, remarks=((origin, info(rule, location, message)),))
-
-
-def _is_inventory(raw: Any) -> bool:
-    return isinstance(raw, Mapping) and raw.get("kind") == INVENTORY_KIND
 
 
 def _is_manifest(raw: Any) -> bool:

@@ -228,7 +228,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
          f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric covers all ent"),
         ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
         ([binding("none")], f"f#2: policyRef: {LOST}AutoscalingPolicy none is not in this input"),
-        ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller creates"),
+        ([BOOSTER], f"{LOST}Kthena's controller creates a ModelServing"),
     ],
 )  # fmt: skip
 def test_unsupported_scaling_is_rejected(documents: list[Manifest], wanted: str) -> None:

@@ -160,12 +160,12 @@ def unplaced_findings(
         )
     else:
         message = (
-            f"has no place; nearest is {pools_text(placed.nearest.pools)}, which lacks "
-            f"{missing_text(placed.nearest.missing)} next to the other services"
+            f"does not fit; the closest choice, {pools_text(placed.nearest.pools)}, needs "
+            f"{missing_text(placed.nearest.missing)} besides the other services"
         )
         if moves:
             message += (
-                f"; it would have one if {', '.join(moves)} moved: leave them out of the previous "
+                f"; it would fit if {', '.join(moves)} moved: leave them out of the previous "
                 "placement"
             )
         yield error(SERVICE_NOT_PLACED, ("placement",), message)

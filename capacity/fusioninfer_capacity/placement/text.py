@@ -39,12 +39,12 @@ def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
     others.add_column(overflow="fold")
     for role, pools in record.impossible.items():
         for pool, reasons in pools.items():
-            others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
+            others.add_row(f"  rejected: {role} on {pool}", "; ".join(reasons))
     for rejected in record.rejected[:_REJECTED]:
-        others.add_row(f"  not: {pools_text(rejected.pools)}", rejected.reason)
+        others.add_row(f"  rejected: {pools_text(rejected.pools)}", rejected.reason)
     more = len(record.rejected) - _REJECTED
     if more > 0:
-        others.add_row(f"  not: {more} more", "see --output json")
+        others.add_row(f"  rejected: {more} more", "see --output json")
     if others.row_count:
         yield others
 

@@ -166,8 +166,8 @@ def test_missing_capacity_names_nearest_pair() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
     assert refusal(services, stock) == (
-        "big: placement: has no place; nearest is prefill on a, decode on b, which lacks 1 more "
-        "node of a (8 accelerators) and 1 more node of b (8 accelerators) next to the other "
+        "big: placement: does not fit; the closest choice, prefill on a, decode on b, needs 1 "
+        "more node of a (8 accelerators) and 1 more node of b (8 accelerators) besides the other "
         "services"
     )
     found = place_services([args(service) for service in services], stock)
@@ -198,8 +198,8 @@ def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     least = only(found)
     assert (least.status, [each.replicas for each in least.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in found.findings[0][0].message
-    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 2)))
-    assert "lacks 2 more nodes of a" in refusal(
+    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 2)))
+    assert "needs 2 more nodes of a" in refusal(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
 
@@ -209,7 +209,7 @@ def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
     (record,) = place([service], inventory(pool("a", 9))).placed
     assert record is not None
     assert [(each.replicas, each.accelerators) for each in record.roles] == [(3, 24), (6, 48)]
-    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 8)))
+    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 8)))
     service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
     least = only(place([service], inventory(pool("a", 6))))
     assert least.status is Status.MINIMUM
@@ -224,7 +224,7 @@ def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
     assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
     least = only(place([service], inventory(pool("a", 3))))
     assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
-    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 1)))
+    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 1)))
 
 
 def test_risky_mixture_is_avoided_or_reported() -> None:
@@ -255,8 +255,8 @@ def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     before = {"small": {"serve": "a"}}
     found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
     assert found == (
-        "large: placement: has no place; nearest is serve on a, which lacks 2 more nodes of a "
-        "(16 accelerators) next to the other services; it would have one if small/serve to b "
+        "large: placement: does not fit; the closest choice, serve on a, needs 2 more nodes of a "
+        "(16 accelerators) besides the other services; it would fit if small/serve to b "
         "moved: leave them out of the previous placement"
     )
     assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
@@ -271,8 +271,8 @@ def test_remedy_does_not_evict_another_service() -> None:
         inventory(pool("a", 4)),
         previous={"runs": {"serve": "a"}},
     )
-    assert told.startswith("new: placement: has no place")
-    assert told.endswith("next to the other services")
+    assert told.startswith("new: placement: does not fit")
+    assert told.endswith("besides the other services")
 
 
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])

@@ -240,7 +240,7 @@ def test_claims_and_resources_share_one_ledger() -> None:
     stock = inventory(both)
     listed = [worker("r"), claiming("c", 1, 1, claim())]
     assert where(place(listed, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
-    assert "no place; nearest is serve on a, which lacks 1 more node of a" in refusal(
+    assert "the closest choice, serve on a, needs 1 more node of a" in refusal(
         [*listed, claiming("d", 1, 1, claim(1))], stock
     )
 

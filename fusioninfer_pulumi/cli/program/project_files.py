@@ -77,7 +77,7 @@ class StackConfig:
 
 def load_project(folder: Path) -> Project:
     """The project in a folder; raises ProgramError if it holds no program to run."""
-    path = _project_file(folder)
+    path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
     if path is None:
         raise program_error(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
@@ -132,10 +132,6 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
                 findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
     _add_defaults(project, name, values)
     return StackConfig(name, values, tuple(findings), encrypted)
-
-
-def _project_file(folder: Path) -> Path | None:
-    return next((folder / name for name in _FILES if (folder / name).is_file()), None)
 
 
 def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -28,8 +28,9 @@ from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 #: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
 _OWN = "workload.serving.volcano.sh/"
 _BOOSTER = (
-    "of a ModelBooster Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute, "
-    "with its own programs in the pods; import those from the cluster: kubectl get "
+    "Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute from a "
+    "ModelBooster, with Kthena's own programs in the pods; import these from the cluster: "
+    "kubectl get "
     "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
     "modelroutes.networking.serving.volcano.sh "
     "-l workload.serving.volcano.sh/model-name={name} -o yaml"
