@@ -169,7 +169,7 @@ def test_pods_without_requests_are_warned_of() -> None:
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
-    rejected(annotated(STORY, TOPOLOGY, "rack"), "binds the leaders alone")
+    rejected(annotated(STORY, TOPOLOGY, "rack"), "applies only to leaders")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))

@@ -1,4 +1,4 @@
-"""Small services for the engine, and what can be seen of them in the cluster."""
+"""Minimal services for tests with the Pulumi engine, and helpers that read their objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = (
     "gateway.networking.k8s.io/v1/Gateway",
     "gateway.networking.k8s.io/v1/HTTPRoute",
 )
-"""Kinds of what a service may make in its namespace."""
+"""Kinds of the objects that a service may create in its namespace."""
 QUICK = {"timeout": "150s"}
 TWO_NODES: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
@@ -53,7 +53,7 @@ def role(
     delay: str = "1s",
     **more: Any,
 ) -> dict[str, Any]:
-    """A role whose pods become what `behaviour` says."""
+    """A role whose simulated pods behave as `behaviour`."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "10m"}
     container = {
         "name": "engine",
@@ -66,7 +66,7 @@ def role(
 
 
 def router(*, behaviour: str = "ready", **more: Any) -> dict[str, Any]:
-    """A role that leads requests to the others, with a picker whose pods become `behaviour`."""
+    """A role that routes requests, with a picker whose simulated pods behave as `behaviour`."""
     picker = {"template": {"metadata": {"annotations": {BEHAVIOUR: behaviour}}}}
     return {
         "name": "router",
@@ -139,7 +139,7 @@ class Stack(Project):
         return counts
 
     @contextmanager
-    def lowest(self, *others: str) -> Iterator[dict[str, int]]:
+    def min_ready_replicas(self, *others: str) -> Iterator[dict[str, int]]:
         """Yield the fewest ready replicas of each role that were seen inside the context.
 
         `samples` counts the readings. `total` is the sum over all roles, with those of `others`:
@@ -186,7 +186,7 @@ class Stack(Project):
             for pod in self.cluster.pods(namespace or self.namespace)
         }
 
-    def left(self, namespace: str | None = None) -> list[str]:
+    def remaining_objects(self, namespace: str | None = None) -> list[str]:
         """Return the objects that services created, without those that controllers derived."""
         found = [
             each for kind in KINDS for each in self.cluster.list(kind, namespace or self.namespace)
@@ -201,11 +201,11 @@ class Stack(Project):
 
 @contextmanager
 def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]]:
-    """Looks again and again until the context ends; holds all that was seen.
+    """Polls `look` until the context ends, and yields the list of all results.
 
     Args:
-        look: Looks once. What it raises is raised at the end of the context.
-        every: Seconds from one look to the next.
+        look: Called once for each poll. Its exception is raised at the end of the context.
+        every: Seconds from one poll to the next.
     """
     found: list[Seen] = []
     wrong: list[Exception] = []
@@ -216,7 +216,7 @@ def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]
             started = time.monotonic()
             try:
                 found.append(look())
-            except Exception as error:  # noqa: BLE001 - raised below: half a watch proves nothing
+            except Exception as error:  # noqa: BLE001 - raised when the context ends
                 wrong.append(error)
                 return
             stop.wait(max(0.0, every - (time.monotonic() - started)))
@@ -242,8 +242,8 @@ def rendered(manifest: Mapping[str, Any]) -> list[str]:
     return sorted(_name(each) for args in load(manifest) for each in render(plan_service(args)))
 
 
-def noted(resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Objects that the state of a stack holds; what is to go counts too."""
+def state_objects(resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Objects in a stack's state, including those that are pending deletion."""
     objects = [resource for resource in resources if resource["type"].startswith("kubernetes:")]
     return sorted(_name(manifest["inputs"]) for manifest in objects)
 

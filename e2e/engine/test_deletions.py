@@ -41,4 +41,4 @@ def test_deletion_waits_for_grace_period(stack: Stack) -> None:
     assert stack.changes() == {}
     assert deletions(stack) == noted
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []

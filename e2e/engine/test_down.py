@@ -55,7 +55,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     assert stack.ready() == {"serve": 3}
     # Nothing changes, so nobody looks.
     stack.up().assert_succeeded()
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(replicas=4, tag="2", behaviour="slow"))
     assert least["serve"] == 3, least
     assert stack.ready() == {"serve": 4}
@@ -74,13 +74,14 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     before = stack.pods()
     stack.write(stack.service(role(replicas=4, tag="2", behaviour="slow"), rollout=held))
     result = stack.up().assert_failed()
-    assert "svc: no replica of role serve may change: svc-serve-0 not available, and" in result.text
+    assert "svc: no replica of role serve could be updated for" in result.text
+    assert "svc-serve-0 is not available, and rollout.maxUnavailable is" in result.text
     assert "pod svc-serve-0-0: phase Running, not ready" in result.text
     assert "Traceback" not in result.text
     assert stack.pods() == before
     assert set(stack.images().values()) == {"1"}
     held |= {"maxUnavailable": 2, "timeout": "150s"}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(replicas=4, tag="2", behaviour="slow"), rollout=held)
     assert least["serve"] == 2, least
     assert stack.images() == {
@@ -98,7 +99,7 @@ def test_halted_update_continues(stack: Stack) -> None:
     stack.write(stack.service(late, rollout={"timeout": "4s"}))
     stack.up().assert_failed()
     assert sorted(stack.images().values()) == ["1", "1", "2"]
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(late)
     assert least["serve"] == 2, least
     assert set(stack.images().values()) == {"2"}

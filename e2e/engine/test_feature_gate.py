@@ -30,7 +30,7 @@ def test_max_unavailable_replicas_restart_together(
     stack.cluster.add_nodes(4)
     pace: dict[str, Any] = {"layout": "PerRole", "rollout": {"timeout": "150s", **rollout}}
     stack.deploy(role(replicas=4), **pace)
-    with stack.lowest() as seen:
+    with stack.min_ready_replicas() as seen:
         stack.deploy(role(replicas=4, tag="2", behaviour="slow"), **pace)
     assert seen["serve"] == least
     assert stack.ready() == {"serve": 4}

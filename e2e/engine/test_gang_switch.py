@@ -85,7 +85,7 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
     template = serving(tag="2", behaviour="slow")["template"]
     joined = [{**each, "template": template} for each in AFTER[edit][0][:1]]
     again = ((*joined, *AFTER[edit][0][1:]), AFTER[edit][1])
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(with_roles(stack, again, **paced()))
     assert least["small"] == 1, least
     assert stack.preview() == {}
@@ -115,7 +115,7 @@ def test_unchecked_gang_update_never_ends(stack: Stack, edit: str) -> None:
 def test_renamed_role_joins_gang(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy({**serving(), "name": "other"}, big(), **paced())
     assert least["total"] >= 2, least
     assert stack.ready() == {"other": 2, "big": 1}
@@ -127,7 +127,7 @@ def test_small_gang_is_joined_replica_by_replica(stack: Stack) -> None:
     stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
     minimum = {"gangPolicy": {"minRoleReplicas": {"small": 1, "big": 1}}}
     slow: Roles = ((serving(behaviour="slow"), big()), {})
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(with_roles(stack, slow, **paced(), schedulingStrategy=minimum))
     assert least["small"] == 1, least
     stack.cluster.wait(lambda: stack.ready() == {"small": 2, "big": 1}, 60, "all replicas")
@@ -143,7 +143,7 @@ def test_new_per_role_replicas_join_first(stack: Stack, replicas: int, surge: in
     before = stack.pods()
     minimum = {"gangPolicy": {"minRoleReplicas": {"small": 2, "big": 1}}}
     after = ((serving(3), big()), PER_ROLE)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(
             with_roles(stack, after, **paced(maxSurge=surge), schedulingStrategy=minimum)
         )

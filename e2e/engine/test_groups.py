@@ -99,7 +99,7 @@ def test_groups_are_added_and_removed(stack: Stack) -> None:
         after = stack.pods()
         assert before.items() <= after.items()
         assert len(after) == groups * PODS
-        assert stack.left() == rendered(wanted)
+        assert stack.remaining_objects() == rendered(wanted)
         before = after
     assert stack.preview() == {}
     fewer = grouped(stack.namespace, 2)
@@ -109,9 +109,9 @@ def test_groups_are_added_and_removed(stack: Stack) -> None:
     stack.cluster.wait(lambda: stack.pods() == kept, 60, "pods of the removed group")
     time.sleep(1)
     assert stack.pods() == kept
-    assert stack.left() == rendered(fewer)
+    assert stack.remaining_objects() == rendered(fewer)
     groups_left = [each["metadata"]["name"] for each in stack.cluster.list(GROUPS, stack.namespace)]
     assert sorted(groups_left) == ["svc-0", "svc-1"]
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
     assert stack.resources() == []

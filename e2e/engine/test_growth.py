@@ -20,7 +20,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     before = stack.pods()
     stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
     assert stack.preview() == {"create": 7, "update": 5}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up(**parallel).assert_succeeded()
     assert least["serve"] == 2, least
     assert stack.ready() == {"serve": 10}
@@ -28,7 +28,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     assert not set(stack.pods().items()) & set(before.items())
     assert stack.preview() == {}
     stack.write(stack.service(role(replicas=10, tag="3", **TWO_NODES)))
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up(**parallel).assert_succeeded()
     assert least["serve"] == 9, least
     assert stack.preview() == {}
@@ -45,7 +45,7 @@ def test_role_joins_gang_during_update(stack: Stack) -> None:
         return stack.service(first, *more, **order)
 
     stack.deploy_services(wanted("1", 1))
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(wanted("2", 3))
     assert least["prefill"] == 1, least
     assert stack.ready() == {"prefill": 2, "decode": 3}

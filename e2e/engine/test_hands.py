@@ -45,7 +45,7 @@ def test_manual_changes_of_gang_are_repaired(stack: Stack) -> None:
     stack.refresh().assert_succeeded()
     assert stack.preview()["create"] == 2
     stack.up().assert_succeeded()
-    assert stack.left() == rendered(wanted)
+    assert stack.remaining_objects() == rendered(wanted)
     assert stack.pods() == before
     assert stack.preview() == {}
     template = stack.lws()["svc-serve-0"]["spec"]["leaderWorkerTemplate"]

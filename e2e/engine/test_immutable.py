@@ -40,7 +40,7 @@ def test_mutable_fields_roll(stack: Stack) -> None:
         {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}, "restartPolicy": "None"},
         {},
     ):
-        with stack.lowest() as least:
+        with stack.min_ready_replicas() as least:
             stack.deploy(spread(**more), **NO_GANG)
         assert least["serve"] == 1, least
         assert stack.lws_uids() == made
@@ -75,7 +75,7 @@ def test_changed_subgroup_policy_is_rejected(stack: Stack) -> None:
         stack.up().assert_succeeded()
         assert stack.ready() == {"serve": 2}
         assert not set(stack.lws_uids().values()) & set(made.values())
-        assert stack.left() == rendered(wanted)
+        assert stack.remaining_objects() == rendered(wanted)
         # Nothing differs any more, and replicas take turns again.
         stack.deploy(spread(**policy), **NO_GANG)
         assert stack.preview() == {}
@@ -86,7 +86,7 @@ def test_renamed_role_changes_subgroup_policy(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(spread(), **NO_GANG)
     renamed = {**spread(subGroupPolicy={"subGroupSize": 2}), "name": "other"}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(renamed, **NO_GANG)
     assert least["total"] == 2, least
     assert stack.ready() == {"other": 2}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role
+from e2e.engine.services import TWO_NODES, Stack, rendered, role, state_objects
 
 REPLICAS = 4
 
@@ -72,8 +72,8 @@ def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
         # An object was made and not noted: the provider takes it over if told to.
         assert "already exists" in result.text, result.text[-6000:]
         stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_succeeded()
-    assert stack.left() == rendered(wanted)
-    assert noted(stack.resources()) == rendered(wanted)
+    assert stack.remaining_objects() == rendered(wanted)
+    assert state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"serve": REPLICAS}
     assert stack.preview() == {}
 
@@ -102,5 +102,5 @@ def kill_twice(stack: Stack, moment: Moment) -> None:
         repaired(stack, wanted)
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
     assert stack.resources() == []

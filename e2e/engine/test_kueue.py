@@ -54,7 +54,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     up("1").assert_succeeded()
     assert stack.ready() == {"serve": 2}
 
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         up("2").assert_succeeded()
     assert least["serve"] >= 1
     assert stack.images() == {"svc-serve-0": "2", "svc-serve-1": "2"}

@@ -25,7 +25,7 @@ def test_per_role_create_and_image_change(stack: Stack, replicas: int, *, gang: 
     stack.up().assert_succeeded()
     assert stack.changes() == {}
     changed = role(replicas=replicas, tag="2", behaviour="slow", **more)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(changed, **PER_ROLE)
     assert least["samples"] > replicas
     assert least["serve"] == replicas - 1, least
@@ -33,14 +33,14 @@ def test_per_role_create_and_image_change(stack: Stack, replicas: int, *, gang: 
     assert stack.output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
 
 
 @pytest.mark.proves("A PerRole gang without a spare node updates in place")
 def test_gang_without_spare_node_updates_in_place(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **PER_ROLE)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         # Slow pods: `lowest` would miss one that is ready again at once.
         stack.deploy(role(replicas=3, gpus=8, tag="2", behaviour="slow", **TWO_NODES), **PER_ROLE)
     assert least["serve"] == 2, least
@@ -56,12 +56,12 @@ def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
     stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **fixed)
     before = stack.pods()
     stack.write(stack.service(role(replicas=3, gpus=8, tag="2", **TWO_NODES), **fixed))
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up().assert_failed()
     assert least["serve"] == 3
     assert before.items() <= stack.pods().items()
     stack.cluster.add_nodes(2)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up().assert_succeeded()
         stack.cluster.wait(lambda: len(stack.pods()) == 6, 90, "the spare one goes")
     assert least["serve"] >= 3 - unavailable
@@ -80,7 +80,7 @@ def test_a_failing_image(stack: Stack, repair: str) -> None:
     assert "svc-serve" in result.text
     assert stack.tags() == {"svc-serve-0": "1", "svc-serve-1": "1", "svc-serve-2": "2"}
     assert stack.ready() == {"serve": 2}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(tag=repair), **PER_ROLE)
     assert least["serve"] >= 2
     assert set(stack.tags().values()) == {repair}
@@ -131,7 +131,7 @@ def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> No
     rollout: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "150s", "strategy": strategy}}
     stack.deploy(role(), **rollout)
     before = stack.lws()["svc-serve"]["metadata"]["uid"]
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(tag="2", behaviour="slow"), **rollout)
     assert stack.ready() == {"serve": 3}
     # All at once only with the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.

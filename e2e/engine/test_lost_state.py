@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import Project
-from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role, router, service
+from e2e.engine.services import TWO_NODES, Stack, rendered, role, router, service, state_objects
 
 #: Takes over objects that exist, and fields that another field manager has.
 RECOVER = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true", "PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
@@ -42,15 +42,19 @@ def test_lost_state_is_recovered(stack: Stack) -> None:
     assert "already exists" in result.text
     stack.up(**RECOVER).assert_succeeded()
     assert stack.pods() == before
-    assert stack.left() == noted(stack.resources()) == rendered(made(stack.namespace))
+    assert (
+        stack.remaining_objects()
+        == state_objects(stack.resources())
+        == rendered(made(stack.namespace))
+    )
     assert stack.preview() == {}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(made(stack.namespace, "2"))
     assert least["serve"] == 2, least
     assert set(stack.images().values()) == {"2"}
     assert stack.lws_uids() == uids
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
 
 
 @pytest.mark.proves("A lost state is recovered with another image, one replica at a time")
@@ -59,7 +63,7 @@ def test_lost_state_is_recovered_with_another_image(stack: Stack) -> None:
     stack.deploy_services(made(stack.namespace))
     lose(stack)
     stack.write(made(stack.namespace, "2"))
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up(**RECOVER).assert_succeeded()
     assert least["serve"] == 2, least
     assert set(stack.images().values()) == {"2"}
@@ -80,7 +84,7 @@ def test_backup_is_restored_without_restarts(stack: Stack) -> None:
     assert stack.pods() == before
     assert stack.ready()["serve"] == 3
     assert stack.preview() == {}
-    assert stack.left() == noted(stack.resources())
+    assert stack.remaining_objects() == state_objects(stack.resources())
 
 
 @pytest.mark.proves("A second stack that claims the same service fails at the existing objects")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import REPOSITORY
-from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role, router, service
+from e2e.engine.services import TWO_NODES, Stack, rendered, role, router, service, state_objects
 
 #: The commit that is version 0.1.0.
 RELEASE = "262481f"
@@ -71,11 +71,13 @@ def test_stack_of_version_0_1_0_upgrades(stack: Stack, release: Path, tag: str) 
         # The provider replaces a ConfigMap whose data changes: the picker weighs load since 0.3.0.
         replaced = [step["urn"] for step in result["steps"] if step["op"] == "replace"]
         assert [urn.rpartition("::")[2] for urn in replaced] == ["routed-epp-config"]
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up().assert_succeeded()
     assert stack.lws_uids() == identities
-    assert stack.left() == noted(stack.resources())
-    assert noted(stack.resources()) == sorted(name for each in new for name in rendered(each))
+    assert stack.remaining_objects() == state_objects(stack.resources())
+    assert state_objects(stack.resources()) == sorted(
+        name for each in new for name in rendered(each)
+    )
     assert set(stack.images().values()) == {tag}
     if tag == "1":
         after = stack.pods()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import PROGRAM
-from e2e.engine.services import TWO_NODES, Stack, noted, rendered, role, service
+from e2e.engine.services import TWO_NODES, Stack, rendered, role, service, state_objects
 from e2e.engine.traffic import Traffic, engine_port, services
 
 HOST = "chat.example.com"
@@ -62,13 +62,13 @@ def test_role_moves_to_another_layout(
     with Traffic(stack.cluster, stack.namespace, port=port, **asked) as traffic:
         traffic.wait(ENOUGH)
         stack.write(wanted := made("next", layouts[1]))
-        with stack.lowest() as least:
+        with stack.min_ready_replicas() as least:
             stack.up().assert_succeeded()
         last = traffic.wait(ENOUGH)
     assert traffic.failed() == {}
     assert least["total"] == 2, least
     assert {each.pod.rpartition("-next")[0] for each in last} == {"svc"}
-    assert stack.left() == noted(stack.resources()) == rendered(wanted)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.preview() == {}
 
 
@@ -91,9 +91,13 @@ def test_service_moves_to_another_name_or_namespace(stack: Stack, spaces: int) -
             last = traffic.wait(ENOUGH)
         assert traffic.failed() == {}
         assert {(each.namespace, each.service) for each in last} == {(elsewhere, name)}
-        assert stack.left(elsewhere) == noted(stack.resources()) == rendered(wanted)
+        assert (
+            stack.remaining_objects(elsewhere)
+            == state_objects(stack.resources())
+            == rendered(wanted)
+        )
         if spaces > 1:
-            assert stack.left() == []
+            assert stack.remaining_objects() == []
     finally:
         if spaces > 1:
             stack.down()
@@ -136,7 +140,7 @@ def test_service_hands_over_by_weights(stack: Stack) -> None:
         stack.deploy_services(leads)
         assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
     assert traffic.failed() == {}
-    assert stack.left() == noted(stack.resources()) == rendered(leads)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(leads)
 
 
 @pytest.mark.proves(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
@@ -159,7 +163,7 @@ def test_share_and_service_come_and_go(stack: Stack, *, last: bool) -> None:
         traffic.wait(10)
         assert set(services(traffic.wait(ENOUGH))) == {"chat"}
     assert traffic.failed() == {}
-    assert stack.left() == noted(stack.resources()) == rendered(alone)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
 
 
 @pytest.mark.proves(
@@ -206,8 +210,12 @@ def test_service_hands_over_to_another_namespace(stack: Stack) -> None:
             stack.deploy_services(leads)
             assert {each.namespace for each in traffic.wait(ENOUGH)} == {elsewhere}
         assert traffic.failed() == {}
-        assert stack.left() == []
-        assert stack.left(elsewhere) == noted(stack.resources()) == rendered(leads)
+        assert stack.remaining_objects() == []
+        assert (
+            stack.remaining_objects(elsewhere)
+            == state_objects(stack.resources())
+            == rendered(leads)
+        )
     finally:
         stack.down()
         stack.cluster.delete_namespace(elsewhere)

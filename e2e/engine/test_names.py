@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import PROGRAM, Project
-from e2e.engine.services import NO_GANG, Stack, noted, rendered, role, service
+from e2e.engine.services import NO_GANG, Stack, rendered, role, service, state_objects
 
 CALL = 'InferenceService(args["metadata"]["name"], args, options)'
 
@@ -49,10 +49,10 @@ def test_renamed_service_is_available_before_deletion(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2, behaviour="slow"))
     wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(wanted)
     assert least["serve"] == 2
-    assert stack.left() == noted(stack.resources()) == rendered(wanted)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"serve": 2}
 
 
@@ -63,11 +63,11 @@ def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
     old = role("serve", replicas=2, behaviour="slow", **spread)
     stack.deploy(old)
     wanted = stack.service({**old, "name": "decode"})
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(wanted)
     # Who looks while pods go sees fewer of the old role, but then the new one is there.
     assert least["total"] == 2, least
-    assert stack.left() == noted(stack.resources()) == rendered(wanted)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"decode": 2}
 
 
@@ -81,20 +81,24 @@ def test_changed_name_creates_before_deleting(stack: Stack) -> None:
     wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
     stack.write(wanted)
     assert stack.preview() == {"replace": 3, "update": 1}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.up().assert_succeeded()
     assert least["serve"] == 2, least
-    assert stack.left() == noted(stack.resources()) == rendered(wanted)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"serve": 2}
     elsewhere = stack.cluster.new_namespace()
     try:
-        with stack.lowest(elsewhere) as least:
+        with stack.min_ready_replicas(elsewhere) as least:
             stack.deploy_services(
                 service(elsewhere, role(replicas=2, behaviour="slow"), name="other")
             )
         assert least["total"] == 2, least
-        assert stack.left() == []
-        assert stack.left(elsewhere) == noted(stack.resources()) == rendered(wanted)
+        assert stack.remaining_objects() == []
+        assert (
+            stack.remaining_objects(elsewhere)
+            == state_objects(stack.resources())
+            == rendered(wanted)
+        )
     finally:
         stack.cluster.delete_namespace(elsewhere)
 

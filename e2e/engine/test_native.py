@@ -59,7 +59,7 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
     stack.up().assert_succeeded()
     assert stack.pods() == before
 
-    with stack.lowest() as seen:
+    with stack.min_ready_replicas() as seen:
         stack.deploy_services(pair(stack.namespace, tag="2", layout=layout))
     assert seen["decode"] >= 1
     assert set(stack.tags().values()) == {"2"}

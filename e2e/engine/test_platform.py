@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from e2e.engine.project import REPOSITORY, Project
-from e2e.engine.services import Stack, noted, role, router, service
+from e2e.engine.services import Stack, role, router, service, state_objects
 from e2e.harness import Cluster
 
 PLATFORM = REPOSITORY / "examples" / "platform-stack"
@@ -42,7 +42,7 @@ def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -
     result = stack.up().assert_succeeded()
     assert "prerequisites" not in result.text
     assert stack.ready() == {"serve": 1}
-    assert stack.left() == noted(stack.resources())
+    assert stack.remaining_objects() == state_objects(stack.resources())
     teams = {
         resource["inputs"]["metadata"]["labels"].get("platform.example.com/team")
         for resource in stack.resources()
@@ -66,7 +66,7 @@ def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -
     assert written == {"OPENAI_BASE_URL": f"{endpoint}/v1"}
     reader.down().assert_succeeded()
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
 
 
 CHECKED = """\

@@ -33,7 +33,7 @@ def test_image_change_respects_max_unavailable(stack: Stack, replicas: int, *, g
     more = TWO_NODES if gang else {}
     stack.deploy(role(replicas=replicas, **more))
     assert stack.ready() == {"serve": replicas}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(replicas=replicas, tag="2", behaviour="slow", **more))
     assert least["samples"] > replicas
     assert least["serve"] == replicas - 1, least
@@ -46,7 +46,7 @@ def test_max_unavailable_of_two(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     pace = {"maxUnavailable": "40%", "timeout": "150s"}
     stack.deploy(role(replicas=6), rollout=pace)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(replicas=6, tag="2", behaviour="slow"), rollout=pace)
     assert least["serve"] == 4, least
 
@@ -108,7 +108,7 @@ def test_a_failing_image(stack: Stack, repair: str) -> None:
     after = stack.pods()
     assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
     assert stack.ready() == {"serve": 2}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy(role(tag=repair, behaviour="ready"))
     assert least["serve"] >= 2
     assert set(stack.images().values()) == {repair}
@@ -165,11 +165,11 @@ def test_removed_role_leaves_nothing(stack: Stack) -> None:
     assert stack.pods() == before
     stack.deploy(role(replicas=2), metadata=noted)
     stack.cluster.wait(lambda: len(stack.pods()) == 2, 60, "pods of the removed role")
-    assert sorted(stack.left()) == [
+    assert sorted(stack.remaining_objects()) == [
         "LeaderWorkerSet/svc-serve-0",
         "LeaderWorkerSet/svc-serve-1",
         "Service/svc",
     ]
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
     assert stack.resources() == []

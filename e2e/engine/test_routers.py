@@ -7,7 +7,7 @@ import time
 import pytest
 
 from e2e.disaggregated import disaggregated
-from e2e.engine.services import QUICK, Stack, noted, rendered, role, router
+from e2e.engine.services import QUICK, Stack, rendered, role, router, state_objects
 
 
 @pytest.mark.core
@@ -19,20 +19,20 @@ def test_removed_router_restores_service(stack: Stack) -> None:
     spread = role(replicas=2, gpus=1, multinode={"nodeCount": 2, "launcher": "none"})
     routed, alone = stack.service(router(), spread), stack.service(spread)
     stack.deploy_services(routed)
-    assert stack.left() == noted(stack.resources()) == rendered(routed)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(routed)
     assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(rendered(routed))
     before = serving(stack)
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(alone)
     assert least["serve"] == 2
-    assert stack.left() == noted(stack.resources()) == rendered(alone)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
     assert "Service/svc" in rendered(alone)
     assert serving(stack) == before
     stack.deploy_services(routed)
-    assert stack.left() == rendered(routed)
+    assert stack.remaining_objects() == rendered(routed)
     assert serving(stack) == before
     stack.down().assert_succeeded()
-    assert stack.left() == []
+    assert stack.remaining_objects() == []
     assert stack.resources() == []
     stack.cluster.wait(lambda: not stack.cluster.pods(stack.namespace), 60, "pods of the service")
 
@@ -47,9 +47,9 @@ def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
     stack.deploy_services(paired)
     before = serving(stack)
     alone = {**paired, "spec": {**paired["spec"], "roles": paired["spec"]["roles"][1:]}}
-    with stack.lowest() as least:
+    with stack.min_ready_replicas() as least:
         stack.deploy_services(alone)
-    assert stack.left() == noted(stack.resources()) == rendered(alone)
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
     after = serving(stack)
     assert not set(after.items()) & set(before.items())
     assert (least["prefill"], least["decode"]) == (1, 1), least

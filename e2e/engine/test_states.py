@@ -17,11 +17,11 @@ from e2e.engine.services import (
     QUICK,
     TWO_NODES,
     Stack,
-    noted,
     rendered,
     role,
     router,
     service,
+    state_objects,
 )
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
@@ -226,7 +226,7 @@ def test_two_stacks(project: Callable[..., Stack]) -> None:
     two.deploy(role(replicas=1), name="two")
     assert one.preview() == two.preview() == {}
     one.down().assert_succeeded()
-    assert one.left() == ["LeaderWorkerSet/two-serve-0", "Service/two"]
+    assert one.remaining_objects() == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
 @pytest.mark.core
@@ -245,7 +245,7 @@ def test_service_registers_rendered_objects(tmp_path: Path) -> None:
                 wanted.append(made)
     stack.write(*wanted)
     steps = stack.json("preview", "--json", KUBECONFIG=str(tmp_path / "none"))["steps"]
-    registered = noted([step["newState"] for step in steps])
+    registered = state_objects([step["newState"] for step in steps])
     assert registered == sorted(name for each in wanted for name in rendered(each))
 
 

@@ -33,18 +33,18 @@ def pod_template_findings(
     """Check one pod template; `serving` names a container that must be in it, None for any."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
-    for place in output_paths(template):
-        if not _may_be_output(place):
-            yield error(OUTPUT_NOT_ALLOWED, (*at, *place), OUTPUT_HINT)
+    for location in output_paths(template):
+        if not _may_be_output(location):
+            yield error(OUTPUT_NOT_ALLOWED, (*at, *location), OUTPUT_HINT)
     spec = template.get("spec")
     if not isinstance(spec, Mapping):
         if spec is None:
             yield type_mismatch((*at, "spec"), spec, "a mapping")
         return
-    for place, value in _nodes(template):
-        check = _RULES.get(_pattern(place))
+    for location, value in _walk(template):
+        check = _RULES.get(_pattern(location))
         if check is not None and value is not None and not is_output(value):
-            yield from check((*at, *place), value)
+            yield from check((*at, *location), value)
     yield from _containers((*at, "spec"), spec, serving)
 
 
@@ -61,20 +61,20 @@ def image_findings(at: Location, image: Any) -> Iterator[Finding]:
         yield type_mismatch(at, image, "an image reference", INVALID_FORMAT)
 
 
-def _nodes(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
-    """Everything in a template with its location, in the order of the text."""
+def _walk(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Yield every value in a template with its location, in document order."""
     yield at, value
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _nodes(item, (*at, str(key)))
+            yield from _walk(item, (*at, str(key)))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _nodes(item, (*at, index))
+            yield from _walk(item, (*at, index))
 
 
-def _pattern(place: Location) -> str:
-    """A location as the tables below write it: `spec.volumes[0].name` is `spec.volumes[].name`."""
-    return ".".join(part for part in place if isinstance(part, str))
+def _pattern(location: Location) -> str:
+    """A location without list indexes: `spec.volumes[0].name` becomes `spec.volumes.name`."""
+    return ".".join(part for part in location if isinstance(part, str))
 
 
 def _label_key(at: Location, value: Any) -> Iterator[Finding]:
@@ -126,7 +126,8 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
 _RULES: Mapping[str, Check] = {
     "metadata": _metadata,
     "metadata.labels": _labels,
-    # The API server takes what follows, and no node or scheduler can have such a name.
+    # The API server accepts any value for these fields, but an invalid name never matches a node or
+    # scheduler.
     "spec.schedulerName": _scheduler,
     "spec.topologySpreadConstraints.topologyKey": _label_key,
 }
@@ -156,7 +157,7 @@ _READ = {
 _LISTS_OF_LEAVES = ("command", "args", "add", "drop")
 
 
-def _may_be_output(place: Location) -> bool:
-    if place and isinstance(place[-1], int) and place[-2] in _LISTS_OF_LEAVES:
+def _may_be_output(location: Location) -> bool:
+    if location and isinstance(location[-1], int) and location[-2] in _LISTS_OF_LEAVES:
         return True
-    return not {_pattern(place), f"{_pattern(place[:-1])}.*"} & _READ
+    return not {_pattern(location), f"{_pattern(location[:-1])}.*"} & _READ

@@ -18,8 +18,8 @@ DEFAULT_TIMEOUT = "45m"
 class Layout(str, enum.Enum):
     """Which LeaderWorkerSets run the replicas of a role."""
 
-    PER_REPLICA = "PerReplica"  #: one for each replica; the engine paces updates
-    PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet paces updates
+    PER_REPLICA = "PerReplica"  #: one for each replica; the Pulumi program orders updates
+    PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet orders updates
 
     @property
     def replica_label(self) -> str:
@@ -30,7 +30,7 @@ class Layout(str, enum.Enum):
 class RolloutStrategy(str, enum.Enum):
     """How replicas of a role are updated to a new pod template."""
 
-    ROLLING = "Rolling"  #: at most `maxUnavailable` at a time, each when the last is available
+    ROLLING = "Rolling"  #: at most `maxUnavailable` at a time
     ALL_AT_ONCE = "AllAtOnce"  #: all together
     RECREATE = "Recreate"  #: each is deleted with all its pods, then recreated
 
@@ -78,12 +78,12 @@ class RoleRolloutArgs(SpecModel):
     default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: Count | None = None
-    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
-    default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until `partition` is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails and halts; 45m by default."""
+    the update fails; 45m by default."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -104,4 +104,5 @@ class WaitArgs(SpecModel):
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""
 
     timeout: Duration = DEFAULT_TIMEOUT
-    """Timeout, such as `90s` or `1h30m`; 45m by default."""
+    """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
+    `1h30m`; 45m by default."""

@@ -43,8 +43,8 @@ MAX_CHARACTERS = 2**31 - 1
 class FailureMode(str, enum.Enum):
     """Behavior of the gateway if the endpoint picker is unavailable."""
 
-    FAIL_OPEN = "FailOpen"  #: sends them to any pod of the pool
-    FAIL_CLOSE = "FailClose"  #: drops them
+    FAIL_OPEN = "FailOpen"  #: sends requests to any pod of the pool
+    FAIL_CLOSE = "FailClose"  #: rejects requests
 
 
 class MetricsMode(str, enum.Enum):
@@ -58,8 +58,8 @@ class MetricsMode(str, enum.Enum):
 class GroupPairing(str, enum.Enum):
     """Whether prefill and decode pods of a request must be in the same serving group."""
 
-    STRICT = "Strict"  #: never
-    PREFERRED = "Preferred"  #: where the decode pod's group has no prefill pod
+    STRICT = "Strict"  #: always
+    PREFERRED = "Preferred"  #: only if the decode pod's group has a prefill pod
 
 
 class PickerTlsArgs(SpecModel):
@@ -89,7 +89,7 @@ class EndpointPickerArgs(SpecModel):
 
     image: StringOrOutput | None = None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation`. May be an Output, together with `family`."""
+    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
 
     family: str | None = None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
@@ -180,7 +180,7 @@ class NetworkPolicyArgs(SpecModel):
         """Check the peers, and that the other fields have an effect."""
         yield from reject_conflict(at, self, "gateway", "gateway_namespace")
         if not self.enabled and self.model_fields_set - {"enabled"}:
-            message = "has no effect: it is not enabled; remove the rest"
+            message = "enabled: false makes the other fields ineffective; remove them"
             yield error(FIELD_WITHOUT_EFFECT, at, message)
         for field, peers in (("gateway", self.gateway or []), ("metrics", self.metrics or [])):
             yield from part_findings((*at, field), peers, NETWORK_PEERS)

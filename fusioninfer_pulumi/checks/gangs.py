@@ -98,17 +98,19 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
             field = ("roles", role.position, "subGroupPolicy")
             message = f"is required by the annotation {several}"
             yield error(FIELD_OUT_OF_PLACE, field, message)
-    yield from _inapplicable(built, scheduling)
+    yield from _check_backend_fields(built, scheduling)
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
         yield from _kueue(built, scheduling)
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _gang(built, scheduling)
 
 
-def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+def _check_backend_fields(
+    built: BuiltService, scheduling: SchedulingStrategyArgs
+) -> Iterator[Finding]:
     """Report fields that the gang's backend rejects or ignores."""
     policy, shape = scheduling.gang_policy, built.plan.shape
-    present = _present(scheduling)
+    present = _present_fields(scheduling)
     for at, reason in _REJECTED[policy.backend].items():
         if at in present:
             yield error(FIELD_OUT_OF_PLACE, at, f"{reason}; remove it, or use backend Volcano")
@@ -127,7 +129,7 @@ def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> It
             yield warning(FIELD_WITHOUT_EFFECT, at, f"has no effect: {reason}")
 
 
-def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
+def _present_fields(scheduling: SchedulingStrategyArgs) -> set[Location]:
     policy = scheduling.gang_policy
     fields = {
         (*_POLICY, "minRoleReplicas"): policy.min_role_replicas is not None,
@@ -144,11 +146,11 @@ def _annotations(pod: Pod) -> Mapping[str, Any]:
 
 
 def _is_annotated(built: BuiltService, role: RolePlan, key: str) -> bool:
-    of_pods = any(key in _annotations(pod) for pod in role.pods.user_pods)
-    return of_pods or key in built.args.annotations
+    on_pods = any(key in _annotations(pod) for pod in role.pods.user_pods)
+    return on_pods or key in built.args.annotations
 
 
-def _annotation(pod: Pod, key: str) -> Location:
+def _annotation_path(pod: Pod, key: str) -> Location:
     return (*pod.path, "metadata", "annotations", key)
 
 
@@ -170,7 +172,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
     if user_value not in (None, queue) and not is_output(queue):
         yield error(
             SCHEDULER_DIFFERS_FROM_SERVICE,
-            _annotation(pod, labels.QUEUE_NAME),
+            _annotation_path(pod, labels.QUEUE_NAME),
             f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(user_value)}',
         )
 
@@ -190,7 +192,7 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
             )
         return
     for key in sorted(labels.GANG_ANNOTATIONS & set(_annotations(pod))):
-        yield error(SET_BY_LIBRARY, _annotation(pod, key), remove)
+        yield error(SET_BY_LIBRARY, _annotation_path(pod, key), remove)
     pods = [built for built in role.pods.all if built.path == pod.path]
     if not all(any(pod_requests(built.template).values()) for built in pods):
         yield warning(
@@ -202,10 +204,10 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check for settings that keep a gang of Volcano or of Kubernetes from being scheduled."""
+    """Check settings that keep a Volcano or Kubernetes gang from being scheduled, or do nothing."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
-    yield from _created_late(built)
+    yield from _check_late_pods(built)
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
             message = f"{VOLCANO} does not read Kubernetes' own PodGroups; use "
@@ -245,7 +247,7 @@ def _all_or_nothing(roles: tuple[RolePlan, ...], gang: GangPlan, remedy: str) ->
         yield info(GANG_ALL_OR_NOTHING, _POLICY, f"{message} pods fit; {remedy}")
 
 
-def _created_late(built: BuiltService) -> Iterator[Finding]:
+def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
     """Reject settings that create some pods of a gang only after others are scheduled."""
     key, several = labels.LWS_EXCLUSIVE_TOPOLOGY, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     together = "and the leader is scheduled only with its workers"
@@ -269,8 +271,8 @@ def _created_late(built: BuiltService) -> Iterator[Finding]:
             if key in _annotations(pod):
                 yield error(
                     GANG_DEADLOCK,
-                    _annotation(pod, key),
-                    "binds the leaders alone: LeaderWorkerSet places workers by its own "
+                    _annotation_path(pod, key),
+                    "applies only to leaders: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {_WAY_OUT}",
                 )
         policy = role.args.sub_group_policy
@@ -304,7 +306,7 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
 
 
 def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check how close to each other the pods of a gang are placed."""
+    """Check `networkTopology`, which limits the network distance between pods of a gang."""
     policy = built.args.scheduling_strategy.gang_policy
     topology = policy.network_topology
     if topology is None:
@@ -349,7 +351,7 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Reject Kueue's label of a queue, which is the library's to write, and its own on pods."""
+    """Report Kueue's queue label, which the library sets on workloads and Kueue on their pods."""
     key = labels.KUEUE_QUEUE
     on_service = key in built.args.labels
     if on_service:

@@ -22,9 +22,9 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role_plan import (
     RolePlan,
-    explicit,
     locate_rollout_field,
     resolve_rollout,
+    rollout_setting,
 )
 from fusioninfer_pulumi.topology.service_topology import Topology
 
@@ -119,7 +119,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
 def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = resolve_rollout(plan.rollout, role)
     count = len(role.replicas)
-    unavailable = explicit(plan.rollout, role, "max_unavailable")
+    unavailable = rollout_setting(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
@@ -152,10 +152,10 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
 
 def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = resolve_rollout(plan.rollout, role)
-    surge = explicit(plan.rollout, role, "max_surge")
+    surge = rollout_setting(plan.rollout, role, "max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
-    if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+    if rollout_setting(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
             locate_rollout_field(role, "max_unavailable"),

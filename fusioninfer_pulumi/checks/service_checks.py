@@ -30,10 +30,11 @@ PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
-#: Role names that collide with the names of the router's objects.
+#: Role names that collide with the names of the router's objects. An empty service name leaves
+#: the suffix of each name.
 RESERVED_ROLES = frozenset(
-    name("").removeprefix("-")
-    for name in (
+    format_name("").removeprefix("-")
+    for format_name in (
         object_names.endpoint_picker,
         object_names.endpoint_picker_config,
         object_names.inference_pool,
@@ -113,7 +114,7 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
         derived.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
         derived.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # Values of labels have at most 63 characters.
+    # These names become values of labels, which have at most 63 characters.
     names += [(*name, DNS_LABEL_LIMIT) for name in derived]
     for at, kind, name, limit in names:
         if len(name) > limit:
@@ -125,14 +126,14 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
             )
 
 
-def _service_name(built: BuiltService) -> Iterator[Finding]:
-    """Check the variables that Kubernetes sets for the service's Kubernetes Service."""
+def _service_link_variables(built: BuiltService) -> Iterator[Finding]:
+    """Reject a service name whose `*_PORT` service link variable breaks an engine."""
     plan = built.plan
     if not plan.has_serving_service:
         return
-    entry = object_names.serving_service(plan.service)
+    service_name = object_names.serving_service(plan.service)
     # Every pod of the namespace has these variables, for each Service with an address.
-    variable = f"{entry.upper().replace('-', '_')}_PORT"
+    variable = f"{service_name.upper().replace('-', '_')}_PORT"
     for role in plan.roles:
         engine = role.pods.command.engine
         if engine is None or variable not in engine.port_variables:
@@ -143,14 +144,14 @@ def _service_name(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 SERVICE_NAME_BREAKS_ENGINE,
                 ("metadata", "name"),
-                f"for a Service named {entry}, pods get {variable}=tcp://..., and {engine.title} "
-                "fails; rename the service, or set enableServiceLinks: false",
+                f"for a Service named {service_name}, pods get {variable}=tcp://..., and "
+                f"{engine.title} fails; rename the service, or set enableServiceLinks: false",
             )
             return
 
 
-def _entry(built: BuiltService) -> Iterator[Finding]:
-    """Check what clients reach without an endpoint picker."""
+def _reachability(built: BuiltService) -> Iterator[Finding]:
+    """Check which roles and ports clients reach without an endpoint picker."""
     plan = built.plan
     if plan.shape.picks_endpoints:
         return
@@ -164,8 +165,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
             f"decoders; {remedy}",
         )
-    entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
-    for role in entry:
+    entry_roles = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
+    for role in entry_roles:
         if role.pods.rank_ports == 1:
             continue
         asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
@@ -178,14 +179,14 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             f"{role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
             "ranks share a port",
         )
-    ports = {role.pods.port for role in entry}
+    ports = {role.pods.port for role in entry_roles}
     if len(ports) > 1:
-        listed = ", ".join(f"{role.name} {role.pods.port}" for role in entry)
+        listed = ", ".join(f"{role.name} {role.pods.port}" for role in entry_roles)
         yield warning(
             SERVING_PORTS_DIFFER,
             ("roles",),
             f"the roles serve on different ports ({listed}): the Service reaches only "
-            f"{entry[0].pods.port}; give them one port",
+            f"{entry_roles[0].pods.port}; give them one port",
         )
 
 
@@ -205,10 +206,10 @@ CHECKS: tuple[Check, ...] = (
     _namespace,
     _role_names,
     _name_lengths,
-    _service_name,
+    _service_link_variables,
     scheduling_findings,
     kueue_label_findings,
     network_topology_findings,
-    _entry,
+    _reachability,
     _placement,
 )

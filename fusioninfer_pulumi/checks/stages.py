@@ -52,9 +52,9 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
     engine_checks.argument_findings,
-    prefill_decode.agreement_findings,
-    prefill_decode.pair_findings,
-    prefill_decode.served_findings,
+    prefill_decode.connector_findings,
+    prefill_decode.pair_setting_findings,
+    prefill_decode.served_name_findings,
     resource_checks.claim_findings,
 )
 
@@ -64,7 +64,8 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
     """Return the plan of one service.
 
-    A plan with errors in its findings cannot be rendered. Findings never raise.
+    A plan with errors in its findings cannot be rendered. Problems are returned as findings,
+    never raised.
 
     Args:
         args: The spec.
@@ -73,12 +74,14 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     expansion = expand(args)
     built = build_service(expansion.args, name)
     memory, problems = check_memory(built.plan, built.args)
-    wrong = {finding.location for finding in errors(expansion.findings)}
-    of_presets = (finding for finding in check_presets(args) if finding.location not in wrong)
-    findings = [*expansion.findings, *of_presets]
+    error_locations = {finding.location for finding in errors(expansion.findings)}
+    preset_findings = (
+        finding for finding in check_presets(args) if finding.location not in error_locations
+    )
+    findings = [*expansion.findings, *preset_findings]
     # Other findings about a role whose container could not be generated are meaningless.
     incomplete = expansion.incomplete
-    build_findings = (*built.findings, *_check_stages(built), *problems)
+    build_findings = (*built.findings, *_run_checks(built), *problems)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
@@ -106,25 +109,25 @@ def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
     return finding
 
 
-def _check_stages(built: BuiltService) -> Iterator[Finding]:
+def _run_checks(built: BuiltService) -> Iterator[Finding]:
     for ctx, pods in built.pods:
-        for of_pods in _POD_CHECKS:
-            yield from of_pods(pods, ctx)
-    for of_roles in _ROLE_CHECKS:
-        yield from of_roles(built.pods)
+        for check_pods in _POD_CHECKS:
+            yield from check_pods(pods, ctx)
+    for check_roles in _ROLE_CHECKS:
+        yield from check_roles(built.pods)
     yield from template_locations.model_pod_findings(built.args.model, built.plan.model)
     yield from template_locations.picker_pod_findings(built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     routing = built.plan.routing
     if routing is not None:
-        for of_router in ROUTE_CHECKS:
-            yield from of_router(routing)
+        for check_route in ROUTE_CHECKS:
+            yield from check_route(routing)
         if routing.picker is not None:
-            for of_picker in PICKER_CHECKS:
-                yield from of_picker(routing, routing.picker.epp)
-    for of_rollout in ROLLOUT_CHECKS:
-        yield from of_rollout(built.plan)
+            for check_picker in PICKER_CHECKS:
+                yield from check_picker(routing, routing.picker.epp)
+    for check_rollout in ROLLOUT_CHECKS:
+        yield from check_rollout(built.plan)
 
 
 def check_memory(
@@ -146,7 +149,7 @@ def check_memory(
 
 
 def _needs_capacity_check(role: RolePlan) -> bool:
-    """Whether a role names accelerators or nodes, splits its model, or limits its sequences."""
+    """Whether a role names accelerators or nodes, or sets parallelism or a sequence length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True

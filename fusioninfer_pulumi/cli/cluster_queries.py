@@ -19,19 +19,19 @@ from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED, NAMED_OBJECT_MI
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.source import Source
 
-#: Timeout of all queries together.
+#: Total timeout of the dry run, in seconds.
 SECONDS = 60.0
 
 
 def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
     """Adds findings about the cluster: quotas, gang backends, referenced objects.
 
-    Sources with errors are left out, because their findings come first.
+    Sources with errors are skipped: those errors must be fixed first.
 
     Args:
         sources: The inputs of the command.
         context: Context of the kubeconfig, None for the current one.
-        dry_run: Whether to add what the API server rejects of the services' objects.
+        dry_run: Whether to dry-run the services' objects on the API server and add its errors.
     """
     option = "--server" if dry_run else "--cluster"
     valid = [source for source in sources if not source.has(Severity.ERROR)]
@@ -42,14 +42,14 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
     try:
         with working("asking the API server"):
             api = KubernetesApi(None, context)
-            answers: list[tuple[Finding, ...]] = [() for _ in plans]
+            dry_run_findings: list[tuple[Finding, ...]] = [() for _ in plans]
             if dry_run:
-                answers = check_on_api_server(api, plans, seconds=SECONDS)
-            lacking = check_cluster(api, plans, registered=registered)
+                dry_run_findings = check_on_api_server(api, plans, seconds=SECONDS)
+            missing_findings = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
-    findings = iter(map(_merge, answers, lacking))
+    findings = iter(map(_merge, dry_run_findings, missing_findings))
     for source in valid:
         source.documents = [
             document if document.plan is None else document.noting(*next(findings))
@@ -60,14 +60,16 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
 
 
-def _merge(answers: tuple[Finding, ...], lacking: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _merge(
+    dry_run_findings: tuple[Finding, ...], missing_findings: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
     # The API server rejects pods that name a missing ServiceAccount or class.
-    named = {item.location for item in lacking if item.rule == NAMED_OBJECT_MISSING.id}
+    named = {item.location for item in missing_findings if item.rule == NAMED_OBJECT_MISSING.id}
     kept = (
         finding
-        for finding in answers
+        for finding in dry_run_findings
         if finding.rule != API_SERVER_REFUSES.id
         or finding.severity is Severity.ERROR
         or finding.location not in named
     )
-    return (*kept, *lacking)
+    return (*kept, *missing_findings)

@@ -51,7 +51,7 @@ def plan(options: argparse.Namespace) -> int:
 
     sources = read_sources(options.sources, options)
     # Plans are printed even if the placement fails, because they explain why.
-    unplanned = any(source.has(Severity.ERROR) for source in sources)
+    has_errors = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
         from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
@@ -60,7 +60,7 @@ def plan(options: argparse.Namespace) -> int:
     # At a terminal, the text below contains the warnings.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _report_findings(options, sources, quiet=quiet) else 0
-    if status and (unplanned or placement is None):
+    if status and (has_errors or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None
     if options.update is not None:
@@ -198,10 +198,10 @@ def _converted_kinds() -> str:
 def place(options: argparse.Namespace) -> int:
     """Prints the node pools of all services, and their free capacity."""
     sources = read_sources(options.sources, options)
-    unplanned = any(source.has(Severity.ERROR) for source in sources)
+    has_errors = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     status = 2 if _report_findings(options, sources) else 0
-    if placement is None or (status and unplanned):
+    if placement is None or (status and has_errors):
         return status
     plans = [plan for source in sources for plan in source.plans]
     if options.output == "json":
@@ -255,7 +255,7 @@ def check(options: argparse.Namespace) -> int:
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
         return 2 if _report_findings(options, sources) else 0
-    stopped = _has_stopping_findings(options, sources)
+    stopped = _finish_findings(options, sources)
     report(_visible(options, sources), _texts(sources), options.output)
     return 2 if stopped else 0
 
@@ -297,7 +297,7 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
-    if _report_findings(options, [both.old, both.new], judged=both.judged):
+    if _report_findings(options, [both.old, both.new], deciding=both.deciding):
         return 2
     if not options.show_secrets:
         # Each mask contains a hash of its value, so that a changed credential is a difference.
@@ -343,12 +343,12 @@ def _engine_notes(
     for plan in plans:
         for engine in plan.engines:
             key = (plan.service, engine.role)
-            gone, come = (
+            removed, added = (
                 ", ".join(sorted(images.get(key, set()) - others.get(key, set())))
                 for images, others in ((before, after), (after, before))
             )
-            if engine.default and gone and come:
-                yield f"{engine.role}: engine {gone} -> {come} (new default)"
+            if engine.default and removed and added:
+                yield f"{engine.role}: engine {removed} -> {added} (new default)"
 
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
@@ -365,7 +365,10 @@ def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[s
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
-    """Places the services of manifests; those of a program are an error."""
+    """Places the services of manifests; services of a program get a finding.
+
+    Returns the placement of the first source, which holds the manifests.
+    """
     placed = [_place(options, source) for source in sources]
     return placed[0]
 
@@ -385,11 +388,11 @@ def _report_findings(
     options: argparse.Namespace,
     sources: Sequence[Source],
     *,
-    judged: Sequence[Source] | None = None,
+    deciding: Sequence[Source] | None = None,
     quiet: bool = False,
 ) -> bool:
     """Prints findings, if not `quiet` or if they stop the command, and returns whether they do."""
-    stopped = _has_stopping_findings(options, sources, judged)
+    stopped = _finish_findings(options, sources, deciding)
     if stopped or not quiet:
         report(_visible(options, sources), _texts(sources))
     return stopped
@@ -400,21 +403,24 @@ def _texts(sources: Sequence[Source]) -> dict[str, str]:
     return {file: text for source in sources for file, text in source.texts.items()}
 
 
-def _has_stopping_findings(
-    options: argparse.Namespace, sources: Sequence[Source], judged: Sequence[Source] | None = None
+def _finish_findings(
+    options: argparse.Namespace, sources: Sequence[Source], deciding: Sequence[Source] | None = None
 ) -> bool:
-    """Drops ignored warnings, and returns whether findings of `judged` stop the command."""
-    judged_sources = sources if judged is None else judged
+    """Drops ignored warnings, and returns whether findings stop the command.
+
+    Only findings of `deciding` stop it, by default of all sources.
+    """
+    deciding_sources = sources if deciding is None else deciding
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        judged_sources[-1].add(judged_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
+        deciding_sources[-1].add(deciding_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    findings = [finding for source in judged_sources for _, finding in source.findings]
-    judged_sources[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
+    findings = [finding for source in deciding_sources for _, finding in source.findings]
+    deciding_sources[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
-    strict = options.strict and any(source.has(Severity.WARNING) for source in judged_sources)
-    return strict or any(source.has(Severity.ERROR) for source in judged_sources)
+    strict = options.strict and any(source.has(Severity.WARNING) for source in deciding_sources)
+    return strict or any(source.has(Severity.ERROR) for source in deciding_sources)
 
 
 def _visible(

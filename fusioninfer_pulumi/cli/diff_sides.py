@@ -22,13 +22,13 @@ class DiffSides:
     """The two sides of `diff`.
 
     Attributes:
-        judged: Those whose errors, and with `--strict` warnings, stop the command.
+        deciding: Those whose errors, and with `--strict` warnings, stop the command.
         notes: Limits of the comparison.
     """
 
     old: Source
     new: Source
-    judged: tuple[Source, ...]
+    deciding: tuple[Source, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     """
     if options.base is None:
         old, new = (read_diff_side(path, options) for path in (options.old, options.new))
-        return DiffSides(old, new, judged=(old, new), notes=_encrypted(old, new))
+        return DiffSides(old, new, deciding=(old, new), notes=_encrypted(old, new))
     path = options.old
     old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
     try:
@@ -51,13 +51,13 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
                 old.rendered()
     except _RevisionError as problem:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
-        return DiffSides(old, Source(path, objects=[]), judged=(old,))
+        return DiffSides(old, Source(path, objects=[]), deciding=(old,))
     if existed and _holds_nothing(Path(path)):
         new = Source(path, objects=[])
     else:
         new = read_diff_side(path, options)
     notes = _forgive(old)
-    return DiffSides(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
+    return DiffSides(old, new, deciding=(new,), notes=(*notes, *_encrypted(old, new)))
 
 
 def _holds_nothing(path: Path) -> bool:

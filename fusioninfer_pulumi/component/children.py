@@ -40,8 +40,8 @@ Made = TypeVar("Made", bound=KubernetesObject)
 #: Kinds of the same service that have to exist before a kind is created. The pool never waits for
 #: the endpoint picker, which is Ready only once the pool exists.
 AFTER = {
-    # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created whose
-    # ServiceAccount does not: that of the sidecars is registered before the sets.
+    # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created
+    # without its ServiceAccount: the sidecars' account is registered before the LeaderWorkerSets.
     # The Job fills the cache that the pods read.
     "LeaderWorkerSet": (
         "PodGroup",
@@ -76,8 +76,8 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-#: Kinds that the provider would not wait for anyway, unless the live object has an annotation of an
-#: earlier version of this library, and claims, which are bound when the first pod mounts them.
+#: Kinds that the provider must not wait for. It would not wait for most of them anyway, unless the
+#: live object has an annotation of an earlier version of this library.
 _NEVER_AWAITED = (
     "LeaderWorkerSet",
     "PodGroup",
@@ -85,6 +85,7 @@ _NEVER_AWAITED = (
     "InferencePool",
     "InferenceModelRewrite",
     "HTTPRoute",
+    # It may be bound only when the first pod mounts it.
     "PersistentVolumeClaim",
     # Its endpoints are ready when the pods are, which the update waits for.
     "Service",
@@ -94,7 +95,7 @@ _TEMPLATE = ("spec.leaderWorkerTemplate",)
 _REVISED = (*_TEMPLATE, "spec.networkConfig")
 #: The provider's default timeout of a deletion, which it makes in the foreground.
 _DEFAULT_SECONDS = 600
-#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
+#: Added to the pods' grace period: kubelets, finalizers and garbage collection.
 _MARGIN_SECONDS = 300
 
 
@@ -133,7 +134,7 @@ class Children:
             [self.observed], lambda values: dict(values[0].objects)
         )
         resource = None
-        # The SDK notes the whole call stack with each resource: few calls lie between.
+        # Pulumi's SDK records the call stack of every resource, so this loop is not nested deeper.
         for manifest in manifests:
             kind = manifest["kind"]
             make = _TYPES.get(kind, KubernetesObject)
@@ -159,9 +160,9 @@ class Children:
         return {manifest["metadata"]["name"]: resource for manifest, resource in children}
 
     def deadline(self) -> pulumi.Output[float | None]:
-        """Known when all that is awaited is there: the deadline of the update (`time.monotonic`).
+        """Return the update's deadline (`time.monotonic`) when all awaited objects are up.
 
-        None where nothing is awaited, as where files are written.
+        None if nothing is awaited, such as when files are written.
         """
         services = [resource.id for resource in self.by_name("Service").values()]
 
@@ -173,7 +174,8 @@ class Children:
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Return the name of the component and what the object's name has after the service's."""
         metadata = manifest["metadata"]
-        # Objects of the cluster or of other namespaces have our namespace before that.
+        # Names of cluster-scoped objects and of objects in other namespaces start with our
+        # namespace and a separator.
         object_name = re.split(r"[.:]", metadata["name"])[-1]
         logical = self._name + object_name[len(self._plan.service) :]
         if manifest["kind"] == "ReferenceGrant":
@@ -269,7 +271,7 @@ def lws_options(
 
     `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `is_same_policy`:
     the live one means the same as the new one. Pulumi compares the fields, and would replace the
-    LeaderWorkerSet if only one of them has an explicit type.
+    LeaderWorkerSet if only one of them sets the default `type` explicitly.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     # The template in the stack's state stays, in spite of the program.
@@ -285,8 +287,8 @@ def lws_options(
     return pulumi.ResourceOptions(
         ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
-        # Where the name stays, the old object has to go before the new one comes. One without
-        # these fields is replaced when its service is renamed: then the new one comes first.
+        # If the name does not change, the old object must be deleted before the new one is created.
+        # Others are replaced only when the service is renamed: then the new one is created first.
         delete_before_replace=(recreate or grouped) or None,
     )
 

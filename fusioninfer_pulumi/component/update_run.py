@@ -83,7 +83,7 @@ class Update:
         self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = read_observed(name)
         self._state = initial_state(name, plan, manifests, self._observed)
-        # Nothing is noted of a component that is new, either.
+        # The state of a new component holds no served revisions, either.
         self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -93,7 +93,7 @@ class Update:
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
         self.deadline = self._available_at = math.inf
-        #: Done when the replicas are available that the update waits for.
+        #: Done when the replicas that the update waits for are available.
         self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
         stack = running_stack()
         self._program = _updates.setdefault(stack, [])
@@ -111,7 +111,7 @@ class Update:
         return pulumi.Output.from_input(gate)
 
     def when_available(self, services: Sequence[str]) -> pulumi.Output[None]:
-        """Return an Output that is known when services of the namespace can get requests."""
+        """Return an Output that is known when services of the namespace are available."""
         return pulumi.Output.from_input(self._wait_for_services(services))
 
     def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
@@ -121,7 +121,7 @@ class Update:
     async def _run(self) -> None:
         try:
             if await self._yaml_only():
-                self._open(self._gates)
+                self._open_gates(self._gates)
                 self._replicas.set_result(None)
                 self._done.set_result(self._observed)
                 return
@@ -130,9 +130,9 @@ class Update:
             self.deadline = self._state.wait_deadline(self._available_at)
             self._replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
-            self._done.set_result(await self._seen(accepted, placed))
+            self._done.set_result(await self._observed_state(accepted, placed))
         except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
-            # What waits fails with it: a registration that never begins would never end.
+            # Everything that waits fails too: a registration that never begins would never end.
             gates: list[asyncio.Future[Any]] = [*self._gates.values(), self._replicas]
             for gate in gates:
                 if not gate.done():
@@ -158,15 +158,15 @@ class Update:
                     lists = lists or isinstance(action, List)
             if self._state.is_over:
                 return
-            observation = await (self._list() if lists else self._answer())
+            observation = await (self._list() if lists else self._next_answer())
 
     def _register(self, names: Iterable[str]) -> None:
         for name in names:
-            self._open([name])
+            self._open_gates([name])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
             self._answers[name] = asyncio.ensure_future(metadata)
 
-    def _open(self, names: Iterable[str]) -> None:
+    def _open_gates(self, names: Iterable[str]) -> None:
         for name in names:
             if name in self._gates and not self._gates[name].done():
                 self._gates[name].set_result([])
@@ -178,7 +178,7 @@ class Update:
             return Listed(time.monotonic(), None, str(problem))
         return Listed(time.monotonic(), snapshots)
 
-    async def _answer(self) -> Observation:
+    async def _next_answer(self) -> Observation:
         """Wait for an answer of Pulumi, at most until the next timer."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
@@ -194,7 +194,7 @@ class Update:
         return Answered(time.monotonic(), versions)
 
     async def wait_for_replicas(self) -> str:
-        """Wait until the replicas are available that the update waits for; returns its timeout."""
+        """Wait for the replicas that the update awaits, and return `wait.timeout`."""
         await asyncio.shield(self._replicas)
         return self._plan.wait.timeout
 
@@ -252,7 +252,7 @@ class Update:
             manifest
             for manifest in list_awaited_manifests(self._plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (served is not None and {_minimum(manifest)} - served.items())
+            or (served is not None and {_name_and_minimum(manifest)} - served.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -275,9 +275,9 @@ class Update:
             self._progress.say(missing)
             await asyncio.sleep(pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
-        return live, dict(map(_minimum, manifests)) if is_scheduled else {}
+        return live, dict(map(_name_and_minimum, manifests)) if is_scheduled else {}
 
-    async def _seen(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
+    async def _observed_state(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
         """Return what the state keeps; list once more where something may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
@@ -323,7 +323,8 @@ def initial_state(
             revision,
             before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
-            # Older versions of this library noted nothing, and did not end before all served.
+            # Older versions of this library recorded no served revisions, and their updates ended
+            # only when all replicas were available.
             settled=lws_step.frozen or observed.served is None or served == revision,
             served=served,
             exists=before is not None,
@@ -338,7 +339,7 @@ def initial_state(
     )
 
 
-def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
+def _name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
     return pod_group["metadata"]["name"], str(read_gang_minimum(pod_group))
 
 

@@ -313,7 +313,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     image: Input[str] | None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation`. May be an Output, together with `family`."""
+    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
 
     family: str | None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
@@ -1258,12 +1258,12 @@ class RoleRolloutArgsDict(TypedDict, total=False):
     default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
-    default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until `partition` is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails and halts; 45m by default."""
+    the update fails; 45m by default."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1281,12 +1281,12 @@ class RolloutArgsDict(TypedDict, total=False):
     default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by
-    default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with an ordinal below it keep their current pod template until `partition` is
+    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails and halts; 45m by default."""
+    the update fails; 45m by default."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -1504,7 +1504,8 @@ class WaitArgsDict(TypedDict, total=False):
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""
 
     timeout: str
-    """Timeout, such as `90s` or `1h30m`; 45m by default."""
+    """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
+    `1h30m`; 45m by default."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):

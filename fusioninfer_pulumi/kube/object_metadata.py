@@ -28,37 +28,37 @@ class ServiceMeta:
 
 
 def metadata(
-    plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
+    meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return the `metadata` of one object; its own labels win over the service's."""
     built: Manifest = {
         "name": name,
-        "namespace": plan.namespace,
-        "labels": {**plan.labels, **(more_labels or {})},
+        "namespace": meta.namespace,
+        "labels": {**meta.labels, **(more_labels or {})},
     }
-    if plan.annotations:
-        built["annotations"] = dict(plan.annotations)
+    if meta.annotations:
+        built["annotations"] = dict(meta.annotations)
     return built
 
 
-def build_object(api_version: str, kind: str, named: Manifest, **fields: Any) -> Manifest:
+def build_object(api_version: str, kind: str, metadata: Manifest, **fields: Any) -> Manifest:
     """Return an object with this metadata, and with `spec` or other fields."""
-    return {"apiVersion": api_version, "kind": kind, "metadata": named, **fields}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def service_account(
-    plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
+    meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return a ServiceAccount; only pods that ask for its token mount it."""
-    named = metadata(plan, name, more_labels)
-    return build_object("v1", "ServiceAccount", named, automountServiceAccountToken=False)
+    account = metadata(meta, name, more_labels)
+    return build_object("v1", "ServiceAccount", account, automountServiceAccountToken=False)
 
 
-def granted_role(
-    plan: ServiceMeta,
+def role_and_binding(
+    meta: ServiceMeta,
     name: str,
     rules: Iterable[tuple[str, list[str], Iterable[str]]],
     accounts: Iterable[Any],
@@ -72,21 +72,21 @@ def granted_role(
         {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
         for group, resources, verbs in rules
     ]
-    named = metadata(plan, name, more_labels)
-    yield build_object(f"{_RBAC}/v1", "Role", named, rules=allowed)
-    yield role_binding(plan, metadata(plan, name, more_labels), ("Role", name), accounts)
+    role = metadata(meta, name, more_labels)
+    yield build_object(f"{_RBAC}/v1", "Role", role, rules=allowed)
+    yield role_binding(meta, metadata(meta, name, more_labels), ("Role", name), accounts)
 
 
 def role_binding(
-    plan: ServiceMeta, named: Manifest, role: tuple[str, str], accounts: Iterable[Any]
+    meta: ServiceMeta, metadata: Manifest, role: tuple[str, str], accounts: Iterable[Any]
 ) -> Manifest:
     """Return the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
     kind, name = role
     reference = {"apiGroup": _RBAC, "kind": kind, "name": name}
     subjects = [
-        {"kind": "ServiceAccount", "name": account, "namespace": plan.namespace}
+        {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
         for account in accounts
     ]
     return build_object(
-        f"{_RBAC}/v1", f"{kind}Binding", named, roleRef=reference, subjects=subjects
+        f"{_RBAC}/v1", f"{kind}Binding", metadata, roleRef=reference, subjects=subjects
     )

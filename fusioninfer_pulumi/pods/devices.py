@@ -123,7 +123,7 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         return pods, []
     findings: list[Finding] = []
     for pod in pods.all:
-        taken = list(pod.taken((), "", _variables(args), "kvTransfer.rdma"))
+        taken = list(pod.conflict_findings((), "", _variables(args), "kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)

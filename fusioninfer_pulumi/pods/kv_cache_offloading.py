@@ -57,7 +57,7 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     for pod in pods.all:
         for index, folder in enumerate(wanted.folders):
             tier = f"the mount of kvCacheOffloading.secondary[{index}]; remove it"
-            findings += pod.taken([folder], tier)
+            findings += pod.conflict_findings([folder], tier)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]

@@ -232,7 +232,7 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     findings: list[Finding] = []
     for pod in pods.all:
         taken = list(
-            pod.taken(
+            pod.conflict_findings(
                 [mount["mountPath"] for mount in ctx.files.mounts],
                 "the mount of the model's files; remove it, or set model.mountPath "
                 "(cache.mountPath for a cache)",

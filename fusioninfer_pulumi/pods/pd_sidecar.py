@@ -22,7 +22,7 @@ from fusioninfer_pulumi.kube.containers import choose_free_name, field_variable,
 from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
     ServiceMeta,
-    granted_role,
+    role_and_binding,
     service_account,
 )
 from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
@@ -264,4 +264,4 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
     if not used.get(name, True):
         yield service_account(meta, name, own_labels)
     rules = [("", ["pods"], _READ), (object_names.POOL_GROUP, ["inferencepools"], _READ)]
-    yield from granted_role(meta, name, rules, used, own_labels)
+    yield from role_and_binding(meta, name, rules, used, own_labels)

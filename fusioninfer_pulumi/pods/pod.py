@@ -154,8 +154,8 @@ class Pod:
             `podAnnotations`.
         template: The generated template. A pass creates a new one, and only appends to lists, so
             that indexes stay those of the user's template.
-        is_leader: Whether it is the template of leaders, or of every pod of the role.
-        commands: The command lines that were read of the role's pods.
+        is_leader: Whether leaders use it, alone or together with the workers.
+        commands: Parsed command lines of the role's pods.
     """
 
     path: Location
@@ -226,7 +226,7 @@ class Pod:
             message = f"{problem}: {why}; write the command as a list{instead}"
             return self, [error(COMMAND_NOT_EDITABLE, self.command_path, message)]
 
-    def taken(
+    def conflict_findings(
         self,
         mounts: Iterable[str],
         remedy: str,
@@ -298,7 +298,7 @@ class RolePods:
             it wherever a replica has several pods.
         engine_command: The engine's command line, before a launcher hides it in a script; None
             until `read_engine`.
-        port: Port on which the pods serve, likewise.
+        port: Port on which the pods serve; 0 until `read_engine`.
         kv: The KV cache transfer, None without one.
         traced: Whether the engine sends traces.
         offload: Arguments and volumes of KV cache offloading, None without it.
@@ -351,7 +351,7 @@ class RolePods:
 
     @property
     def user_pods(self) -> list[Pod]:
-        """The first pod of each template that the user wrote."""
+        """Pods whose template the user wrote: the worker only if it has a template of its own."""
         return [pod for pod in self.all if pod.is_leader or pod.path != self.leader.path]
 
     def put(self, pod: Pod) -> RolePods:
@@ -367,7 +367,7 @@ class Context:
         role: The role after presets, with the model's size in its `startup`.
         user_pods: The role's pods before the first pass.
         launcher: Launcher of multi-node replicas, None for single pods.
-        pairing: Settings of prefill/decode pods, None for other services and roles.
+        pairing: Settings that prefill and decode pods share, None for other services and roles.
         shape: Layout, gang and scheduler of the service.
     """
 
@@ -395,5 +395,5 @@ Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 def explain_unknown_engine(command: EngineCommand) -> str:
     """Return why no flag can be set in a command line whose engine is not known."""
     if command.script is not None:
-        return "no command of either is found in the container's shell script"
+        return "no vLLM or SGLang command is found in the container's shell script"
     return "the container runs neither vLLM nor SGLang"

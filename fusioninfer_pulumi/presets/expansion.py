@@ -43,7 +43,7 @@ from fusioninfer_pulumi.pods.probes_and_shutdown import (
     drain_within,
 )
 from fusioninfer_pulumi.presets.model_catalogue import (
-    Layout,
+    GpuLayout,
     catalogue,
     explain_unknown_model,
     find_catalogue_layout,
@@ -70,15 +70,15 @@ _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 _AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
 _NODE = "kubernetes.io/hostname"
 _GIB = 2**30
-_PROCESSORS = 4
+_CPUS = 4
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """A service whose roles all have templates.
+    """The result of `expand`.
 
     Attributes:
-        args: The expanded spec; the user's if every role has a container.
+        args: The spec with generated containers; unchanged if there was nothing to generate.
         values: Generated values with their origins.
         engines: The engines of the generated containers.
         findings: Why a container cannot be generated, and the user's values that conflict.
@@ -125,7 +125,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         roles.append(expander.role())
         values += expander.values
         if "image" not in expander.user_container:
-            engines.append(expander.running)
+            engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
         if errors(expander.findings):
             incomplete.add(("roles", position))
@@ -163,7 +163,7 @@ def _extended_timeouts(
         return {}, []
     minutes = -(-longest // 60)
     timeout = f"{minutes + 10}m"
-    reason = f"a replica may take {minutes}m to start (startup.modelSize), and 10m"
+    reason = f"{minutes}m to start a replica (from startup.modelSize), plus 10m"
     timeouts = {
         name: part.model_copy(update={"timeout": timeout})
         for name, part in (("wait", args.wait), ("rollout", args.rollout))
@@ -191,7 +191,7 @@ class _RoleExpander:
         self.preset: EnginePreset = PRESETS[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
         default = engine_args.version is None
-        self.running = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
+        self.role_engine = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
         self.model_name = hub_name(self.model.uri) or ""
         self.bytes = None
         if self.model.size is None:
@@ -220,7 +220,7 @@ class _RoleExpander:
         self.length = integer(self.command.value(self.engine.length_flag))
 
     def role(self) -> RoleArgs:
-        """Return the role with its template, and with the fields that follow."""
+        """Return the role with its generated template and derived fields."""
         role = self.user_role
         self._note_engine()
         chosen = self._layout()
@@ -254,7 +254,7 @@ class _RoleExpander:
             origin = USER if self.model.size is not None else origin
             amount = int(quantity.parse(size))
             text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
-            reason = "5 minutes, and the weights at 200Mi a second"
+            reason = "5 minutes plus the time to read the weights at 200Mi/s"
             self._note("startup.modelSize", text, origin, reason)
         spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not spread:
@@ -263,15 +263,15 @@ class _RoleExpander:
 
     # GPUs and the split.
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> GpuLayout:
         """Return GPUs of a pod, and the split where the user leaves it out."""
         role = self.user_role
         if self.on_cpu:
             if self.preset.cpu_image is None:
-                message = f"{self.engine.title} has no image for processors; use vLLM"
+                message = f"{self.engine.title} has no CPU image; use vLLM"
                 self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
             self._note("accelerator", CPU, USER, "no GPUs")
-            return Layout(0)
+            return GpuLayout(0)
         if self.on_amd and "image" not in self.user_container:
             self._check_amd_image()
         sized = role.parallelism is not None and role.parallelism.sized
@@ -288,19 +288,19 @@ class _RoleExpander:
             gpus, reason = max(sizes.devices() // role.nodes, 1), "the sizes in its arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)
-            return Layout(gpus)
+            return GpuLayout(gpus)
         if role.multinode is not None and role.nodes > 1:
-            message = "is required: GPUs of each pod, for a replica over several nodes"
+            message = "is required for multi-node replicas: the number of GPUs of each pod"
             self._report(FIELD_REQUIRED, "gpus", message)
-            return Layout(1)
+            return GpuLayout(1)
         if role.accelerator is None:
             message = (
-                "is required: cpu, or what each GPU is, such as H100; or give gpus, their number"
+                "is required: a GPU model such as H100, or cpu; or set gpus to the number of GPUs"
             )
             self._report(FIELD_REQUIRED, "accelerator", message)
-            return Layout(1)
+            return GpuLayout(1)
         chosen = self._find_layout(role.accelerator)
-        if isinstance(chosen, Layout):
+        if isinstance(chosen, GpuLayout):
             self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
             return chosen
         unknown = explain_unknown_model(self.model, self.model_name)
@@ -308,12 +308,12 @@ class _RoleExpander:
             self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
         else:
             self._report(FIELD_REQUIRED, "gpus", f"is required: GPUs of each pod; {chosen}")
-        return Layout(1)
+        return GpuLayout(1)
 
     def _check_amd_image(self) -> None:
         preset, title = self.preset, self.engine.title
         message = f"{title} {self.release} has no image for AMD GPUs; "
-        message += f"{preset.amd_since} is the first that has"
+        message += f"the first release with one is {preset.amd_since}"
         if preset.amd_image is None:
             message = f"{title}'s images for AMD GPUs are named by the release of ROCm; "
             message += "name one in the template, or use vLLM"
@@ -321,7 +321,7 @@ class _RoleExpander:
             return
         self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
 
-    def _find_layout(self, accelerator: str) -> Layout | str:
+    def _find_layout(self, accelerator: str) -> GpuLayout | str:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
         The catalogue comes first, so that the pods do not depend on what is installed; a shorter
@@ -337,26 +337,26 @@ class _RoleExpander:
         fitting = layout(self.model, accelerator, self.engine.name, self.length, ranks=ranks)
         return listed if isinstance(fitting, str) and listed is not None else fitting
 
-    def _split(self, gpus: int) -> Layout:
+    def _split(self, gpus: int) -> GpuLayout:
         """Return a layout of one tensor rank for each GPU and one pipeline stage for each pod."""
         role, nodes = self.user_role, self.user_role.nodes
         if gpus > MAX_COUNT:
             message = f"must ask for at most {MAX_COUNT} GPUs in each pod, got {gpus}"
             self._report(OUT_OF_RANGE, "template", message)
-            return Layout(1)
+            return GpuLayout(1)
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
                 "is required: how prefill and decode over several nodes are split, such as data "
                 "and dataLocal with expert"
             )
             self._report(FIELD_REQUIRED, "parallelism", message)
-            return Layout(gpus)
+            return GpuLayout(gpus)
         if gpus == 1 and nodes == 1:
-            return Layout(gpus)
+            return GpuLayout(gpus)
         sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
         explicit = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
         reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
-        return Layout(gpus, ParallelismArgs(**{**sizes, **explicit}), LIBRARY, reason)
+        return GpuLayout(gpus, ParallelismArgs(**{**sizes, **explicit}), LIBRARY, reason)
 
     # The template.
 
@@ -369,7 +369,7 @@ class _RoleExpander:
         named = (self.user_role.container, *ENGINES, "engine", "main")
         return container if container["name"] in named or "image" not in container else {}
 
-    def _template(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+    def _template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         generated = self._container(role, chosen)
         # The arguments hold the user's already.
         arguments = {"args": generated["args"]} if "args" in generated else {}
@@ -415,7 +415,7 @@ class _RoleExpander:
         by_engine = self.model.fetch is not Fetch.INIT_CONTAINER
         return by_engine and not kept and hub_name(self.model.uri) is not None
 
-    def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+    def _container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         """Return the generated container, before the user's is merged over it."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
@@ -500,26 +500,26 @@ class _RoleExpander:
                 self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
         return missing
 
-    def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
-        """Return requests of processor and memory, and the GPUs."""
+    def _resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
+        """Return requests of CPU and memory, and limits of GPUs."""
         limits: dict[str, Any] = {}
         if chosen.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
         if self.on_cpu:
             size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
             memory = self.preset.cpu_cache + size + 4 * _GIB
-            processors, why = _PROCESSORS, "processors of one replica"
+            cpus, why = _CPUS, "CPUs of one replica"
             reason = "weights, KV cache and 4Gi"
         else:
             # vLLM, docs/design/arch_overview.md: an API server and an engine core for each copy of
             # the model, a worker for each GPU; each of these processes keeps a core busy.
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
-            processors, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
+            cpus, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
             memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"
-        requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
+        requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
         user_requests = (self.user_container.get("resources") or {}).get("requests") or {}
         self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, why)
         self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
@@ -529,9 +529,9 @@ class _RoleExpander:
 
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
-            origin = LIBRARY if self.running.default else USER
+            origin = LIBRARY if self.role_engine.default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
-        reason = "for processors" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
+        reason = "for CPUs" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")

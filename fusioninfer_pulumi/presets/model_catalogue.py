@@ -95,7 +95,7 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GpuLayout:
     """GPUs of a pod, and the split where it is chosen here.
 
     Attributes:
@@ -115,7 +115,7 @@ class Layout:
 
 def layout(
     model: ModelArgs, accelerator: str, engine: str, length: int | None, *, ranks: bool
-) -> Layout | str:
+) -> GpuLayout | str:
     """Return the smallest layout that holds a model, or why none is known (end of a sentence).
 
     Args:
@@ -145,7 +145,7 @@ def layout(
         local = result.tensor // tensor
         sizes = {"data": local * result.nodes, "data_local": local, "expert": True}
         sizes |= {"tensor": tensor} if tensor > 1 else {}
-        return Layout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
+        return GpuLayout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor
     if result.nodes > 1:
@@ -153,10 +153,10 @@ def layout(
     if result.spread:
         sizes["expert"] = True
     split = ParallelismArgs(**sizes) if sizes else None
-    return Layout(result.tensor, split, "capacity", result.reason)
+    return GpuLayout(result.tensor, split, "capacity", result.reason)
 
 
-def find_catalogue_layout(name: str, accelerator: str) -> Layout | None:
+def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
     """Return the layout of the catalogue, None if it has none."""
     model = catalogue().get(name)
     if model is None:
@@ -168,7 +168,7 @@ def find_catalogue_layout(name: str, accelerator: str) -> Layout | None:
     if known.gpus > 1:
         split = ParallelismArgs(tensor=known.gpus, expert=True if known.expert else None)
     reason = "by the memory of its recipe" if known.auto else "its row for this GPU"
-    return Layout(known.gpus, split, "model table", reason, known.auto)
+    return GpuLayout(known.gpus, split, "model table", reason, known.auto)
 
 
 def model_bytes(model: ModelArgs, name: str) -> int | None:

@@ -19,14 +19,14 @@ from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws
 
 #: Shortest pause between two lists, in seconds: while replicas wait for each other, and otherwise.
 ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
-#: The longest one, and the pause as a part of the time since the last change.
-LONG_PAUSE_SECONDS, PAUSE_PART = 5.0, 0.1
+#: Longest pause; up to it, a pause is this fraction of the time since the last change.
+LONG_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 #: Deadlines within this time of the first one fail together.
 MARGIN_SECONDS = 5.0
 #: Attempts of the first list, after which the cluster counts as unreadable.
 TRIES = 3
 
-#: Uid and generation of a live object. Without a uid, `--target` has skipped the object.
+#: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
 Version: TypeAlias = tuple[str, int]
 
 
@@ -44,7 +44,7 @@ class Phase(Enum):
 class Stage(Enum):
     """What the update as a whole does."""
 
-    ASKING = "lists what exists, because the stack's state does not say so"
+    ASKING = "lists what exists, because the stack's state does not tell"
     LISTING = "lists before the first replica changes"
     RUNNING = "changes and awaits replicas"
 
@@ -76,8 +76,8 @@ class LwsState:
         version: The version that Pulumi answered, None before the answer.
         snapshot: None if the last list did not hold it.
         deadline: When it must be available, in the phases CHANGING and STARTING.
-        rolls: Whether `rollout.timeout` sets the deadline, not `wait.timeout`.
-        limit: The setting behind the deadline, such as `after 45m (rollout.timeout)`.
+        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline, not `wait.timeout`.
+        timeout_text: The setting behind the deadline, such as `after 45m (rollout.timeout)`.
     """
 
     step: LwsStep
@@ -91,8 +91,8 @@ class LwsState:
     version: Version | None = None
     snapshot: Snapshot | None = None
     deadline: float = math.inf
-    rolls: bool = False
-    limit: str = ""
+    uses_rollout_timeout: bool = False
+    timeout_text: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -103,8 +103,8 @@ class LwsState:
         return self.version is None or (uid == self.version[0] and generation >= self.version[1])
 
     @property
-    def is_created(self) -> bool:
-        """Whether it is new, required, and not answered: no replica restarts before it exists."""
+    def is_being_created(self) -> bool:
+        """Whether it is new, required, and not created yet: no replica restarts before."""
         return self.phase is Phase.REGISTERED and self.step.required and not self.exists
 
     @property
@@ -152,10 +152,10 @@ class UpdateState:
     @property
     def wake_at(self) -> float | None:
         """When the next timer is due; None if only an answer of Pulumi can change anything."""
-        return self.next_list if self._lists and not self.listing else None
+        return self.next_list if self._needs_polling and not self.listing else None
 
     @property
-    def down(self) -> set[str]:
+    def unavailable(self) -> set[str]:
         """Existing LeaderWorkerSets that are unavailable; none before the first list."""
         if not self.has_list:
             return set()
@@ -167,13 +167,13 @@ class UpdateState:
         return {name: lws.served for name, lws in self.lws.items() if lws.served is not None}
 
     def wait_deadline(self, at: float) -> float:
-        """Return the deadline of gateways and the endpoint; at `at` the replicas are available.
+        """Return the deadline of gateways and the endpoint.
 
         New replicas, gateways and the endpoint share one `wait.timeout`. It begins after rolling
-        replicas, which have one `rollout.timeout` each.
+        replicas, which have one `rollout.timeout` each. `at` is when the replicas became available.
         """
         awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
-        if not awaited or any(lws.rolls for lws in awaited):
+        if not awaited or any(lws.uses_rollout_timeout for lws in awaited):
             return at + _seconds(self.wait_timeout)
         return max(lws.deadline for lws in awaited)
 
@@ -192,7 +192,7 @@ class UpdateState:
     @property
     def is_creating(self) -> bool:
         """Whether a new, required LeaderWorkerSet may not exist yet."""
-        return any(lws.is_created for lws in self.lws.values())
+        return any(lws.is_being_created for lws in self.lws.values())
 
     @property
     def is_blocked(self) -> bool:
@@ -200,7 +200,7 @@ class UpdateState:
         return {Phase.WAITING} == {*self._phases} - {Phase.DONE, Phase.OPTIONAL}
 
     @property
-    def _lists(self) -> bool:
+    def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
         # A list before all new LeaderWorkerSets exist has no use, and delays them.
@@ -309,7 +309,7 @@ def step(state: UpdateState, observation: Observation) -> _Result:
         state = _answered(state, observation)
     elif isinstance(observation, Listed):
         state, actions = _listed(replace(state, listing=False), observation)
-    if not _fails(actions):
+    if not _has_failure(actions):
         state, registrations = _register_next(state, at)
         actions += registrations
         blocked_since = at if state.blocked_since is None else state.blocked_since
@@ -317,7 +317,7 @@ def step(state: UpdateState, observation: Observation) -> _Result:
         if isinstance(observation, Listed):
             actions += _blocked_too_long(state, at)
     wake = state.wake_at
-    if wake is not None and at >= wake and not _fails(actions):
+    if wake is not None and at >= wake and not _has_failure(actions):
         return replace(state, listing=True), (*actions, List())
     return state, actions
 
@@ -354,8 +354,8 @@ def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
 def _register_next(state: UpdateState, at: float) -> _Result:
     """Register what may change now.
 
-    Pods that restart may need those that are new to be a complete gang, so they come after them.
-    Optional ones that are new come last: a gang that counts any replica might start with them.
+    New required LeaderWorkerSets come first, because restarting pods may need them to complete
+    their gang. New optional ones come last: a gang that counts any replica might start with them.
     """
     if state.stage is not Stage.RUNNING or state.is_creating:
         return state, ()
@@ -365,7 +365,7 @@ def _register_next(state: UpdateState, at: float) -> _Result:
         return _register(state, state.in_phases(Phase.OPTIONAL), at)
     if not waiting:
         return state, ()
-    return _register(state, next_lws(_order(state), waiting, changing, state.down), at)
+    return _register(state, next_lws(_order(state), waiting, changing, state.unavailable), at)
 
 
 def _answered(state: UpdateState, observation: Answered) -> UpdateState:
@@ -406,8 +406,8 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
         lws,
         phase=Phase.CHANGING if blocks_others else Phase.STARTING,
         deadline=at + _seconds(timeout),
-        rolls=not is_new,
-        limit=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
+        uses_rollout_timeout=not is_new,
+        timeout_text=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
     )
 
 
@@ -434,7 +434,7 @@ def _listed(state: UpdateState, observation: Listed) -> _Result:
     failure = _too_late(state, at)
     if failure:
         return state, failure
-    waiting = {*awaited} - {*up} or state.down
+    waiting = {*awaited} - {*up} or state.unavailable
     first = next((name for name in state.lws if name in waiting), None)
     return state, () if first is None else (Show(first),)
 
@@ -447,7 +447,7 @@ def _with_snapshot(lws: LwsState, snapshot: Snapshot | None, *, asking: bool) ->
 
 
 def _unreadable(state: UpdateState, observation: Listed) -> _Result:
-    """Try again, then fails if the update cannot do without a list, else goes on."""
+    """Retry; after the last try fail if the update needs a list, otherwise continue."""
     failures = state.failures + 1
     if failures < TRIES:
         return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()
@@ -469,7 +469,7 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
 def pause(quiet: float, *, rolling: bool = False) -> float:
     """Return the seconds until the next list: more, the longer nothing has changed."""
     least = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
-    return min(LONG_PAUSE_SECONDS, max(least, quiet * PAUSE_PART))
+    return min(LONG_PAUSE_SECONDS, max(least, quiet * PAUSE_FRACTION))
 
 
 def _after_list(state: UpdateState, at: float) -> UpdateState:
@@ -484,7 +484,7 @@ def _too_late(state: UpdateState, at: float) -> tuple[Fail, ...]:
     late = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
     names = tuple(lws.step.name for lws in late)
     verb = "is" if len(names) == 1 else "are"
-    return (Fail(f"{listed(names)} {verb} not available {late[0].limit}", names),)
+    return (Fail(f"{listed(names)} {verb} not available {late[0].timeout_text}", names),)
 
 
 def _blocked_too_long(state: UpdateState, at: float) -> tuple[Fail, ...]:
@@ -493,15 +493,16 @@ def _blocked_too_long(state: UpdateState, at: float) -> tuple[Fail, ...]:
     first = state.lws[state.in_phases(Phase.WAITING)[0]].step
     if at - state.blocked_since <= _seconds(first.timeout):
         return ()
-    names = tuple(name for name in state.lws if name in state.down)
+    names = tuple(name for name in state.lws if name in state.unavailable)
+    verb = "is" if len(names) == 1 else "are"
     message = (
-        f"no replica of role {first.role} may change: {listed(names)} not available, and "
-        f"rollout.maxUnavailable is {first.limit}, after {first.timeout} (rollout.timeout)"
+        f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout): "
+        f"{listed(names)} {verb} not available, and rollout.maxUnavailable is {first.limit}"
     )
     return (Fail(message, names),)
 
 
-def _fails(actions: Iterable[Action]) -> bool:
+def _has_failure(actions: Iterable[Action]) -> bool:
     return any(isinstance(action, Fail) for action in actions)
 
 

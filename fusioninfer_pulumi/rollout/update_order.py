@@ -1,10 +1,10 @@
 """The order of an update: which LeaderWorkerSets may change now.
 
 `update_order` lists the LeaderWorkerSets of a service in their order. `next_lws` returns those that
-may change now; `rollout/state_machine.py` asks it whenever something has changed.
+may change now; `rollout/state_machine.py` calls it whenever something has changed.
 
-New LeaderWorkerSets do not disrupt running replicas and do not wait: required ones are created
-before any update, whose pods may need them to be a complete gang, and optional ones after all
+New LeaderWorkerSets do not disrupt running replicas. Required ones are created before any update,
+because restarting pods may need them to complete their gang. Optional ones are created after all
 updates, because they might take the accelerators of a pod that restarts.
 
 Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
@@ -34,7 +34,7 @@ from fusioninfer_pulumi.topology.role_plan import (
     LwsPlan,
     RolePlan,
     RoleRollout,
-    count_replicas,
+    resolve_max_unavailable,
     resolve_rollout,
 )
 from fusioninfer_pulumi.topology.service_topology import Topology
@@ -48,11 +48,12 @@ class LwsStep:
         queue: LeaderWorkerSets of one queue share `limit`.
         unit: What counts as one for `limit`: the LeaderWorkerSet, or its whole serving group.
         limit: Units of the queue that may be unavailable at a time, None for all.
-        stage: With `roleOrder: Sequential` it waits for lower stages, else 0.
-        scope: Where it waits for them: in its serving group, or in the service.
+        stage: It waits for lower stages: with `roleOrder: Sequential`, and where prefill and decode
+            change to another pair revision. Otherwise 0.
+        scope: LeaderWorkerSets with the same scope wait for each other's stages.
         required: Whether the service needs it; optional ones run if there are enough accelerators.
         frozen: Whether it keeps its pod template.
-        timeout: How long its update may take: a replica's timeout, times the replicas in sequence.
+        timeout: Timeout of its update: a replica's, times the replicas that restart in sequence.
         partial: Whether some of its replicas may stay pending.
         scaled_externally: Whether an autoscaler or another program sets its replicas.
         whole: Whether it runs all replicas of its role.
@@ -90,7 +91,7 @@ def group_rollout(plan: Topology) -> RoleRollout:
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(
         rollout.strategy or RolloutStrategy.ROLLING,
-        count_replicas(limit, plan.groups or 0),
+        resolve_max_unavailable(limit, plan.groups or 0),
         0,
         rollout.partition or 0,
         rollout.timeout or DEFAULT_TIMEOUT,
@@ -148,12 +149,12 @@ def update_order(
     positions = {role.name: position for position, role in enumerate(plan.roles)}
     groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
-    def place(step: LwsStep) -> tuple[int, ...]:
+    def sort_key(step: LwsStep) -> tuple[int, ...]:
         if by_group(plan):
             return (-groups[step.name], not step.required, positions[step.role])
         return (positions[step.role], not step.required)
 
-    return tuple(sorted(steps, key=place))
+    return tuple(sorted(steps, key=sort_key))
 
 
 def has_pair_stages(plan: Topology, pair_changes: Mapping[str, bool]) -> bool:
@@ -204,23 +205,23 @@ def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
     limit, timeout = rollout.parallel_limit, rollout.timeout
     frozen = ordinal < rollout.partition and not whole
     if whole and limit is not None:
-        # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
+        # LeaderWorkerSet orders its own replicas; serving groups are updated one by one.
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
         # without it the replicas restart in sequence.
         timeout = times(timeout, count)
     if grouped:
-        of_groups = group_rollout(plan)
-        limit = of_groups.parallel_limit
-        frozen = (planned.group or 0) < of_groups.partition
+        group_settings = group_rollout(plan)
+        limit = group_settings.parallel_limit
+        frozen = (planned.group or 0) < group_settings.partition
     return LwsStep(
         name=planned.name,
         role=role.name,
         queue="" if grouped else role.name,
         unit=unit,
         limit=limit,
-        # `_pair_stages` divides the stage of a role in three.
+        # `_pair_stages` divides the stage of a role into three.
         stage=3 * role.position if sequential else 0,
         scope=unit if grouped else "",
         required=required > 0 if whole else ordinal < required,
@@ -241,8 +242,9 @@ def next_lws(
 ) -> list[str]:
     """Return the waiting LeaderWorkerSets that may change now, in their order.
 
-    What is unavailable changes first, at any stage: that takes nothing more down, and may be
-    what repairs a gang. Then as many others as leave at most `limit` units of a queue unavailable.
+    Required LeaderWorkerSets that are unavailable may always change: that makes no other replica
+    unavailable, and may repair a gang. Others may change while at most `limit` units of a queue are
+    unavailable, and when all lower stages are done.
     Optional ones follow when all required ones of their role, or of their serving group, are
     available again.
 
@@ -272,9 +274,13 @@ def next_lws(
             if _mates(step) not in needed:
                 names.append(step.name)
             continue
-        gone = units.setdefault(step.queue, set())
-        if step.limit is None or step.unit in gone or len(gone) < step.limit:
-            gone.add(step.unit)
+        unavailable_units = units.setdefault(step.queue, set())
+        if (
+            step.limit is None
+            or step.unit in unavailable_units
+            or len(unavailable_units) < step.limit
+        ):
+            unavailable_units.add(step.unit)
             names.append(step.name)
     return names
 

@@ -37,8 +37,8 @@ from fusioninfer_pulumi.kube.object_metadata import (
     Manifest,
     ServiceMeta,
     build_object,
-    granted_role,
     metadata,
+    role_and_binding,
     role_binding,
     service_account,
 )
@@ -54,11 +54,11 @@ CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
-#: Seconds that a terminating picker gets to finish its streams, as in upstream's charts.
+#: `terminationGracePeriodSeconds` of the picker's pods, as in upstream's charts.
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker rejects new requests, before gateways know of it, and ends the streams that
-#: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
-#: image has no shell to sleep with, hence the action of Kubernetes 1.30.
+#: are left after 30 s (controller-runtime). So a preStop sleep delays SIGTERM, and the picker
+#: serves until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
 _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
@@ -102,7 +102,7 @@ class EppPlan:
         return affinity is not None and affinity.label == labels.PAIR_REVISION
 
     @property
-    def pauses(self) -> bool:
+    def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
         Not if the user configures its shutdown, or with several replicas: none could take over.
@@ -271,7 +271,7 @@ def _container(epp: EppPlan) -> Manifest:
         "image": epp.image,
         "args": list(epp.arguments),
         "ports": ports,
-        **({"lifecycle": pause} if epp.pauses else {}),
+        **({"lifecycle": pause} if epp.delays_sigterm else {}),
         # Of all service names only these two are known with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
@@ -298,9 +298,10 @@ def _container(epp: EppPlan) -> Manifest:
 
 
 def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
-    """Build the Service; it has a port of metrics where anyone may read them, and of KV events.
+    """Build the Service, with a metrics port unless metrics are Off, and a port for KV events.
 
-    `protocol` is the `appProtocol` that the gateway asks for.
+    The latter only if the picker receives KV events. `protocol` is the `appProtocol` that the
+    gateway requires.
     """
     ports = [
         {**_port("grpc-ext-proc", GRPC_PORT), "appProtocol": protocol},
@@ -326,9 +327,9 @@ _READ = ("get", "list", "watch")
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount with read access to pools and pods.
 
-    With several replicas it has leader election, too. The ClusterRoleBinding, with which the
-    endpoint picker authenticates readers of its metrics, is to `system:auth-delegator`, which comes
-    with Kubernetes and allows reviews of tokens and access only.
+    With several replicas it may also write Leases and Events for leader election. The picker
+    authenticates readers of its metrics with a ClusterRoleBinding to `system:auth-delegator`, which
+    comes with Kubernetes and only allows creating TokenReviews and SubjectAccessReviews.
     """
     groups = ["inference.networking.x-k8s.io"]
     if LLM_D_API in epp.family.api_versions:
@@ -344,7 +345,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))
     yield service_account(meta, epp.name)
-    yield from granted_role(meta, epp.name, rules, [epp.name])
+    yield from role_and_binding(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
         named = metadata(meta, object_names.metrics_reviewer(meta.namespace, meta.service))
         del named["namespace"]

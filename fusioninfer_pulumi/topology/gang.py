@@ -57,9 +57,9 @@ class GangPlan:
         min_resources: Resource requests of the minimum, None to leave them out.
         queue: Volcano queue, None for Volcano's default.
         group: Index of the serving group, None where the service has no groups.
-        topology: How close to each other in the network its pods are placed.
+        topology: Limits of the network distance between its pods, None without them.
         replica_label: Pod label that identifies the replica of a role.
-        native: Whether it is a PodGroup of Kubernetes itself, which knows only a number of pods.
+        native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
     """
 
     pod_group: str
@@ -91,7 +91,7 @@ def plan_gangs(
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one for each of its serving groups.
 
-    None if it needs no gang, no replica exists, or every role is optional. Replicas of one
+    Empty if it needs no gang, no replica exists, or every role is optional. Replicas of one
     LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
     separate them.
     """
@@ -193,18 +193,18 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
     )
 
 
-def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
-    """Build the PodGroup that the annotation of all pods of a service, or of a group, names.
+def pod_group(meta: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
+    """Build the PodGroup of a service, or of one of its serving groups.
 
     It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
-    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A PodGroup of
-    Kubernetes itself has a number of pods.
+    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A Kubernetes
+    PodGroup only has a number of pods (`minCount`).
     """
     topology, group_policy = gang.topology, None
     if topology is not None and topology.group_policy is not None:
         group_policy = _topology(topology.group_policy)
     policies = (
-        policy for group in gang.sub_groups or () for policy in _policies(plan, gang, group)
+        policy for group in gang.sub_groups or () for policy in _policies(meta, gang, group)
     )
     fields = {
         "minMember": gang.min_member,
@@ -218,22 +218,22 @@ def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
         fields = {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}}
     # Kubernetes' scheduler places no gang whose priority differs from that of its pods.
     fields["priorityClassName"] = gang.priority_class
-    own_labels = {labels.SERVICE: plan.service}
+    own_labels = {labels.SERVICE: meta.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
     version = NATIVE_API_VERSION if gang.native else API_VERSION
     spec = {key: value for key, value in fields.items() if value is not None}
-    return build_object(version, KIND, metadata(plan, gang.pod_group, own_labels), spec=spec)
+    return build_object(version, KIND, metadata(meta, gang.pod_group, own_labels), spec=spec)
 
 
 def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _policies(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
+def _policies(meta: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
     rule = None if gang.topology is None else gang.topology.role_policy
     selector: dict[str, Any] = {
-        "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
+        "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: group.role}
     }
     whole = {
         # Volcano orders roles by this name; the capacity model relies on it.

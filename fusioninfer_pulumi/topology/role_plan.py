@@ -28,7 +28,7 @@ class ReplicaPlan:
 
     Attributes:
         index: Ordinal, from 0.
-        name: Name of its LeaderWorkerSet; of its leader pod where one runs all replicas.
+        name: Name of its LeaderWorkerSet; with layout PerRole, of its leader pod.
         task: `{role}-{index}`, its Volcano task where it has one of its own.
         group: Serving group that it belongs to, None where the service has no groups.
     """
@@ -46,7 +46,7 @@ class LwsPlan:
     Attributes:
         task: Volcano task of its pods; where it runs all replicas of a role they share one, as
             they share a template.
-        replicas: The replicas that it runs: its groups, in the order of the group index.
+        replicas: The replicas that it runs, in the order of LeaderWorkerSet's group index.
         ordinal: Ordinal of its only replica; None where it runs all replicas of a role.
         group: Serving group that it belongs to, None where the service has no groups.
     """
@@ -89,7 +89,7 @@ class RolePlan:
 
     @property
     def group_replicas(self) -> int:
-        """Replicas in one serving group; of the service where there are no groups."""
+        """Replicas of this role in one serving group, or all of them without serving groups."""
         return self.replicas[-1].index + 1 if self.replicas else 0
 
     @property
@@ -208,25 +208,25 @@ class RoleRollout:
 
 def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     """Return the role's settings, else the service's, else the defaults."""
-    strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
-    timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
+    strategy = rollout_setting(service, role, "strategy") or RolloutStrategy.ROLLING
+    timeout = rollout_setting(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:
-        # The service counts groups; inside of a group nothing is held back.
+        # `maxUnavailable` counts groups, so all replicas of a group may change together.
         return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
-    limit = explicit(service, role, "max_unavailable")
+    limit = rollout_setting(service, role, "max_unavailable")
     # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
     whole = role.lws and role.lws[0].ordinal is None
     count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(
         strategy,
-        count_replicas(1 if limit is None else limit, count),
-        count_surge(explicit(service, role, "max_surge") or 0, count),
-        explicit(service, role, "partition") or 0,
+        resolve_max_unavailable(1 if limit is None else limit, count),
+        resolve_max_surge(rollout_setting(service, role, "max_surge") or 0, count),
+        rollout_setting(service, role, "partition") or 0,
         timeout,
     )
 
 
-def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
+def rollout_setting(service: RolloutArgs, role: RolePlan, field: str) -> Any:
     """Return a role's value of a `rollout` field, else the service's; None if neither is set."""
     value = None if role.args.rollout is None else getattr(role.args.rollout, field)
     return getattr(service, field) if value is None else value
@@ -239,14 +239,14 @@ def locate_rollout_field(role: RolePlan, field: str) -> Location:
     return ("roles", role.position, "rollout", alias) if is_own else ("rollout", alias)
 
 
-def count_replicas(limit: int | str, replicas: int) -> int:
+def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
     """Return a count, or a percentage of the replicas rounded down, at least 1."""
     if isinstance(limit, int):
         return limit
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
 
 
-def count_surge(limit: int | str, replicas: int) -> int:
+def resolve_max_surge(limit: int | str, replicas: int) -> int:
     """Return a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
     if isinstance(limit, str):
         limit = -(-replicas * int(limit.removesuffix("%")) // 100)

@@ -143,8 +143,8 @@ def test_unavailable_frozen_replica_counts_against_limit(running: Stack) -> None
     with pytest.raises(pulumi.RunError) as failed:
         run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
-        "svc: no replica of role inference may change: svc-inference-0 not available, and "
-        "rollout.maxUnavailable is 1, after 200ms (rollout.timeout)\nwhy of svc-inference-0"
+        "svc: no replica of role inference could be updated for 200ms (rollout.timeout): "
+        "svc-inference-0 is not available, and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}

@@ -171,8 +171,8 @@ def test_scripts_that_cannot_be_read_are_rejected() -> None:
     assert problems(pair(decode=decode)) == [
         (
             "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
-            "no command of either is found in the container's shell script; configure another port "
-            "for the engine, and set kvTransfer.enginePort to it"
+            "no vLLM or SGLang command is found in the container's shell script; configure another "
+            "port for the engine, and set kvTransfer.enginePort to it"
         )
     ]
 

@@ -113,7 +113,7 @@ def test_finding_about_pod_annotation_names_the_field_that_has_it(at: str) -> No
     annotated = {"podAnnotations": {key: "rack"}}
     on_role, on_service = (annotated, {}) if at else ({}, annotated)
     (problem,) = problems(service(role(multinode=nodes(2), **on_role), **on_service))
-    assert problem.startswith(f"{at}podAnnotations[{key}]: binds the leaders alone")
+    assert problem.startswith(f"{at}podAnnotations[{key}]: applies only to leaders")
 
 
 def test_warm_up_job_has_pod_metadata_of_the_service() -> None:

@@ -1,4 +1,4 @@
-"""Which container and port serve, what launches and worker pods get, in which order it is told."""
+"""Serving container and port of a role, launchers, worker commands, and the order of findings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_launcher_of_a_single_pod_has_no_effect() -> None:
     ]
 
 
-def test_command_of_the_workers_is_not_lost_in_silence() -> None:
+def test_worker_command_with_launcher_ray_is_rejected() -> None:
     wide = role(
         template=None,
         multinode=nodes(2, launcher="ray"),
@@ -98,7 +98,7 @@ def test_command_of_the_workers_is_not_lost_in_silence() -> None:
     ]
 
 
-def test_program_that_is_not_known_needs_launcher_none() -> None:
+def test_multi_node_role_with_unknown_engine_requires_launcher_none() -> None:
     unknown = template(container(image="registry.example.com/own:1", args=None))
     (problem,) = problems(service(role(template=unknown, multinode=nodes(2))))
     assert problem.startswith(f"{SERVING}.args: the container has no command, and the program")
@@ -115,6 +115,9 @@ def test_different_ports_behind_one_service_are_a_warning() -> None:
             "reaches only 8000; give them one port"
         )
     ]
+
+
+def test_prefill_port_does_not_count_without_router() -> None:
     assert warnings(prefill_decode({"template": on(9000)}, {"port": 8000})) == [
         (
             "warning: roles: no router: nothing pairs prefill with decode, and clients reach only "

@@ -84,7 +84,7 @@ def test_sidecar_release_without_pool_support_is_a_warning(family: str) -> None:
     assert not [each for each in its_sidecar(manifest)["args"] if "ssrf" in each]
     at = "roles[2].kvTransfer.sidecar.ssrfProtection"
     (told,) = [each for each in said(manifest, Severity.INFO) if at in each]
-    assert "cannot protect itself" in told
+    assert "has no SSRF protection" in told
 
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
     (problem,) = problems(wanted)

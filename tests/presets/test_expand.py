@@ -332,12 +332,12 @@ def test_a_port_of_the_role() -> None:
 @pytest.mark.parametrize(
     ("role", "expected"),
     [
-        ({}, ("roles[0].accelerator: is required: cpu, or what each GPU is, such as H100; or give "
-              "gpus, their number")),
+        ({}, ("roles[0].accelerator: is required: a GPU model such as H100, or cpu; or set gpus "
+              "to the number of GPUs")),
         ({"accelerator": "H100"},
          "model.uri: unknown model team/chat; set gpus or model.config"),
         ({"accelerator": "H100", "multinode": {"nodeCount": 2}},
-         "roles[0].gpus: is required: GPUs of each pod, for a replica over several nodes"),
+         "roles[0].gpus: is required for multi-node replicas: the number of GPUs of each pod"),
     ],
 )  # fmt: skip
 def test_missing_fields_are_reported(role: Any, expected: str) -> None:
@@ -385,7 +385,7 @@ def test_scaling_restarts_nothing() -> None:
         (service(short(gpus=1, engine={"version": "v0.32.0"}), **UNKNOWN),
          "roles[0].engine.version: must be a release such as 0.32.0, without a v, got \"v0.32.0\""),
         (service(short(accelerator="cpu"), engine={"name": "sglang"}, **UNKNOWN),
-         "roles[0].accelerator: SGLang has no image for processors; use vLLM"),
+         "roles[0].accelerator: SGLang has no CPU image; use vLLM"),
     ],
 )  # fmt: skip
 def test_fields_without_effect_are_rejected(manifest: Manifest, expected: str) -> None:
@@ -444,7 +444,7 @@ def test_timeouts_are_extended_for_large_weights() -> None:
     assert expansion.args.wait.timeout == "20m"
     (reason,) = [value for value in expansion.values if value.field.endswith(".timeout")]
     assert (reason.role, reason.field, reason.value) == ("", "rollout.timeout", "69m")
-    assert reason.reason == "a replica may take 59m to start (startup.modelSize), and 10m"
+    assert reason.reason == "59m to start a replica (from startup.modelSize), plus 10m"
 
 
 def test_every_value_has_an_origin() -> None:
@@ -518,7 +518,10 @@ def test_gpus_of_a_model_are_found_for_amd() -> None:
     ("stated", "expected"),
     [
         ({"name": "sglang"}, "SGLang's images for AMD GPUs are named by the release of ROCm; "),
-        ({"version": "0.13.0"}, "vLLM 0.13.0 has no image for AMD GPUs; 0.14.0 is the first"),
+        (
+            {"version": "0.13.0"},
+            "vLLM 0.13.0 has no image for AMD GPUs; the first release with one is 0.14.0",
+        ),
     ],
     ids=["sglang", "old"],
 )

@@ -203,7 +203,7 @@ class Run:
     def is_unit_down(self, name: str) -> bool:
         """Whether its unit was down for another reason: then its change takes no place."""
         unit = world_unit(self.world.steps[name])
-        down = self.state.down - self.world.disrupted
+        down = self.state.unavailable - self.world.disrupted
         return any(world_unit(self.world.steps[other]) == unit for other in down)
 
     def check_turns(self, names: tuple[str, ...]) -> None:
@@ -227,7 +227,7 @@ class Run:
                 and other.scope == steps[name].scope and other.name in self.exists
             ]  # fmt: skip
             # What has its spec already may be registered at any time: nothing restarts.
-            if name not in self.state.down and self.world.live[name].spec != self.spec:
+            if name not in self.state.unavailable and self.world.live[name].spec != self.spec:
                 assert {*stages} <= {*self.registered}, "roles take turns"
                 assert not self.held().intersection(stages), "roles take turns"
 

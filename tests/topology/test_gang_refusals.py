@@ -52,7 +52,7 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 {}, {"template": template(metadata={"annotations": {EXCLUSIVE: "rack"}})}
             ),
             (
-                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: binds the leaders alone: "
+                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: applies only to leaders: "
                 "LeaderWorkerSet places workers by its own annotation, which deadlocks with gang "
                 f"scheduling; {WAY_OUT}"
             ),

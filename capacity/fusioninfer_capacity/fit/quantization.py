@@ -17,9 +17,10 @@ class Quantization:
     Attributes:
         name: Its name, for people.
         bits: Bits of a parameter, with its share of scales and zero points.
-        excluded: Modules that keep the model's own type, in the patterns of the release.
-        experts_only: Whether it is that of routed experts alone.
-        block: Rows and columns that share a scale, which ranks cannot divide; None without such.
+        excluded: Modules that keep the model's own type, as patterns of the checkpoint's config.
+        experts_only: Whether only routed experts are stored in it.
+        block: Side of the weight blocks that share a scale, which tensor ranks must not split; None
+            without blocks.
         modules: Bits of each module of a layer, where only those are quantized; None otherwise.
     """
 
@@ -40,17 +41,18 @@ class Quantization:
     def covers(self, layer: int | None, module: str) -> bool:
         """Return whether it applies to a module of a layer, or outside of layers (None)."""
         if layer is None:
-            return not any(pattern.search(module) for pattern in self._everywhere)
+            return not any(pattern.search(module) for pattern in self._excluded_everywhere)
         name = f"model.layers.{layer}.{module}"
-        patterns = self._by_layer.get(layer, ())
+        patterns = self._excluded_in_layer.get(layer, ())
         if any(
-            fnmatchcase(module, pattern) for pattern in (*patterns, *self._by_layer.get(None, ()))
+            fnmatchcase(module, pattern)
+            for pattern in (*patterns, *self._excluded_in_layer.get(None, ()))
         ):
             return False
-        return not any(pattern.search(name) for pattern in self._everywhere)
+        return not any(pattern.search(name) for pattern in self._excluded_everywhere)
 
     @cached_property
-    def _by_layer(self) -> Mapping[int | None, Sequence[str]]:
+    def _excluded_in_layer(self) -> Mapping[int | None, Sequence[str]]:
         """Patterns behind `layers.N.`; under None those of every layer."""
         by_layer: dict[int | None, list[str]] = {}
         for text in self.excluded:
@@ -64,7 +66,7 @@ class Quantization:
         return by_layer
 
     @cached_property
-    def _everywhere(self) -> Sequence[re.Pattern[str]]:
+    def _excluded_everywhere(self) -> Sequence[re.Pattern[str]]:
         patterns = []
         for text in self.excluded:
             if text.startswith("re:"):
@@ -76,12 +78,20 @@ class Quantization:
 
 
 _LAYER = re.compile(r"layers\.(\d+|\*)\.?(.*)")
-#: Keys under which releases list what they do not quantize.
+#: Keys under which configs list the modules that are not quantized.
 _EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")
+#: Names of methods that store integers.
+_INTEGER_METHODS = {
+    "awq": "AWQ",
+    "awq_marlin": "AWQ",
+    "gptq": "GPTQ",
+    "gptq_marlin": "GPTQ",
+    "auto-round": "AutoRound",
+}
 
 
 def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
-    """Return the format of a config's `quantization_config`; text is why it is not known."""
+    """Return the format of a `quantization_config`; a string explains why it is unknown."""
     config = {**config, **(config.get("quantization") or {})}
     method = str(config.get("quant_method") or "modelopt").lower()
     algorithm = str(config.get("quant_algo") or "").upper()
@@ -94,12 +104,12 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
         return Quantization("NVFP4", 4.5, (*excluded, "lm_head"))
     if method == "mxfp4":
         return Quantization("MXFP4", 4.25, (*excluded, "lm_head"), experts_only=True)
-    if method in ("awq", "gptq", "auto-round", "gptq_marlin", "awq_marlin"):
+    if method in _INTEGER_METHODS:
         bits = config.get("bits") or config.get("w_bit")
         group = config.get("group_size") or config.get("q_group_size") or 128
         if bits not in (2, 3, 4, 8):
             return f"{bits} bits of {method} are not known"
-        name = f"{'GPTQ' if method.startswith('gptq') else 'AWQ'} INT{bits}"
+        name = f"{_INTEGER_METHODS[method]} INT{bits}"
         return Quantization(name, _grouped(bits, group, zeros=True), (*excluded, "lm_head"))
     if method == "compressed-tensors":
         return _compressed(config, excluded)
@@ -107,7 +117,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
 
 
 def quantized_modules(layers: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the formats of each module in all layers, by our names of modules."""
+    """Return the formats of each module in all layers, by this package's module names."""
     modules: dict[str, set[str]] = {}
     for name, stored in layers.items():
         module = _LAYER.sub(r"\2", name[max(name.find("layers."), 0) :])
@@ -124,23 +134,25 @@ _MODULE_BITS = {"FP8": 8.0, "FP8_PB_WO": 8.0, "MXFP8": 8.25, "NVFP4": 4.5, "W4A1
 def _mixed(layers: Mapping[str, Any]) -> Quantization | str:
     """Modules of several formats, if each of them has the same one in all layers."""
     modules: dict[str, float] = {}
+    mixed: set[str] = set()
     for module, formats in quantized_modules(layers).items():
         bits = {_MODULE_BITS.get(name) for name in formats}
         one = bits.pop()
         if bits or one is None:
-            return f"its quantization is of several formats, of which {module} is not known"
+            return f"it mixes quantization formats, and that of {module} is unknown"
         modules[module] = one
+        mixed |= formats
     if not modules:
-        return "its quantization is of several formats, and no list of layers has them"
+        return "it mixes quantization formats, and no list of layers names them"
     least = min(modules.values())
-    return Quantization("NVFP4 and FP8", least, modules=modules)
+    return Quantization(" and ".join(sorted(mixed, reverse=True)), least, modules=modules)
 
 
 def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
     groups = list((config.get("config_groups") or {}).values())
     weights = groups[0].get("weights") if len(groups) == 1 else None
     if not isinstance(weights, Mapping):
-        return "its quantization is of several formats"
+        return "it mixes quantization formats"
     bits, kind = weights.get("num_bits"), weights.get("type")
     if bits == 8:
         return Quantization("FP8" if kind == "float" else "INT8", 8.0, excluded)

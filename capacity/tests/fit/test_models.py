@@ -126,7 +126,7 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
     refused = read_quantization({**stated, "quantized_layers": layers})
     assert refused == (
-        "its quantization is of several formats, of which mlp.shared_experts.up_proj is not known"
+        "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
     )
 
 
@@ -155,7 +155,7 @@ def test_unknown_architecture_is_reported() -> None:
         read_config({"model_type": "minimax_m4"})
     with pytest.raises(UnknownArchitectureError, match="num_hidden_layers"):
         read_config({"model_type": "llama"})
-    with pytest.raises(UnknownArchitectureError, match="several formats"):
+    with pytest.raises(UnknownArchitectureError, match="mixes quantization formats"):
         read_config({"model_type": "llama", "quantization_config": {
             "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}})  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Ports of a pod: two servers on one, unreachable servers, probes that nothing answers."""
+"""Checks of a role's port against its engine's, of loopback addresses, and of probes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _network_actions(handler: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Reject probes and hooks of ports that no container has."""
+    """Report probes and hooks of undeclared port names, or of ports on which nothing listens."""
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     built = {container["name"]: container for container in containers}
     for field in ("containers", "initContainers"):
@@ -132,7 +132,7 @@ def _user_probes(
 def _check_answered(
     at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context
 ) -> Iterator[Finding]:
-    """Whether anything in a pod answers on a port that its serving container's probe asks."""
+    """Report a probe of the serving container for a port on which nothing in the pod listens."""
     has_others = any(True for _ in _other_containers(pod))
     if not pod.is_leader:
         if not has_others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
@@ -166,7 +166,7 @@ def _check_answered(
 def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
     """Explain why a worker's pod serves nothing; None if it may serve."""
     if ctx.launcher is Launcher.RAY:
-        return "launcher ray starts ray alone on workers"
+        return "with launcher ray, workers run only Ray"
     engine = pods.command.engine
     if ctx.launcher is Launcher.NONE:
         user_command = worker.user_command
@@ -176,7 +176,7 @@ def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | N
             else None
         )
     if engine is not None and not engine.workers_answer:
-        return f"{engine.title} serves on the leader alone"
+        return f"{engine.title} serves only on the leader"
     return None
 
 
@@ -203,14 +203,14 @@ def _check_http_probe(at: Location, action: dict[str, Any], pods: RolePods) -> I
         return
     path = action.get("path") or "/"
     known = (engine.health_path, *engine.probe_paths)
-    other = command.has("--middleware", *engine.grpc_flags)
+    serves_custom_paths = command.has("--middleware", *engine.grpc_flags)
     if isinstance(path, str) and engine.paths_with_api_key.match(path) and _lacks_key(action, pods):
         message = (
             f"{engine.title} answers {shown(path)} with 401, because the probe has no API key; use "
             f"{engine.health_path}"
         )
         yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
-    elif isinstance(path, str) and path.partition("?")[0] not in known and not other:
+    elif isinstance(path, str) and path.partition("?")[0] not in known and not serves_custom_paths:
         message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
         yield warning(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
@@ -277,7 +277,7 @@ _EARLY_SECONDS = 600
 
 
 def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check `startup`, and liveness probes that end an engine which still loads."""
+    """Check `startup`, and liveness probes that would restart an engine that is still loading."""
     at, startup = ctx.at("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
     yield from _check_startup_probe(pods, ctx)
@@ -315,8 +315,8 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
         yield warning(
             LIVENESS_PROBE_TOO_EARLY,
             at,
-            "is missing, and the livenessProbe restarts a container that is not ready after "
-            f"{seconds} s: a model that needs longer never loads; set startup.timeout",
+            f"is not set, and the livenessProbe restarts the container after {seconds} s: a model "
+            "that takes longer never loads; set startup.timeout",
         )
 
 

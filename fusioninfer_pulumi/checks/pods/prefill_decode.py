@@ -27,7 +27,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that prefill and decode hand their KV cache over."""
+    """Check that the engine's command line transfers the KV cache from prefill to decode."""
     # The user's command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
@@ -112,7 +112,7 @@ def _protection_findings(
         message = f"{name} does not read v1 InferencePools and would reject every prefill pod"
         yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
     else:
-        message = f"{name} cannot protect itself: a client's header chooses its prefill pod"
+        message = f"{name} has no SSRF protection: a client can choose the prefill pod in a header"
         yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
 
 
@@ -122,7 +122,7 @@ def _argument_findings(
     """Check the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
     words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
-    own_image = image is not None and is_unknown(image)
+    is_unknown_image = image is not None and is_unknown(image)
     for index, argument in enumerate(words):
         name = argument.partition("=")[0].lstrip("-")
         if not argument.startswith("-"):
@@ -131,7 +131,7 @@ def _argument_findings(
         elif name in OWNED_FLAGS:
             yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
         elif name not in family.sidecar_flags:
-            make_finding = warning if own_image else error
+            make_finding = warning if is_unknown_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"
             yield make_finding(FLAG_UNKNOWN, (*at, index), message)
     if sidecar.https:
@@ -163,7 +163,7 @@ _ALONE = {
 }
 
 
-def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+def pair_setting_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
     An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
@@ -194,25 +194,27 @@ def _check_pair(
     prefill, decode = first_pods.command, second_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
-        return  # different engines are rejected with their connectors
+        return  # connector_findings() reports different engines
     paired = second.pairing is not None
     agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
-    shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
-    shown |= {key: flags[0] for key, flags in engine.model_setup_flags.items()}
+    setting_names = {
+        "model": "the model",
+        "release": engine.title,
+        "block size": engine.block_size_flag,
+    }
+    setting_names |= {key: flags[0] for key, flags in engine.model_setup_flags.items()}
     for key in _SETTINGS:
-        filled, read = (
-            read_pair_setting(prefill, key),
-            read_pair_setting(decode, key),
-        )
-        if filled is None or read is None or filled == read:
+        prefill_value = read_pair_setting(prefill, key)
+        decode_value = read_pair_setting(decode, key)
+        if prefill_value is None or decode_value is None or prefill_value == decode_value:
             continue
         # The model's own configuration decides what `auto` means.
         make_finding: _MakeFinding = (
-            error if key in agreed and AUTO not in (filled, read) else warning
+            error if key in agreed and AUTO not in (prefill_value, decode_value) else warning
         )
         message = (
-            f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
-            "cache; use the same value in both"
+            f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
+            f"{first.role.name}, which fills its KV cache; use the same value in both"
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.rejects_unknown_models:
@@ -240,7 +242,7 @@ _WRONG_WAY = {
 }
 
 
-def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
     """Compare the connectors of prefill and decode; an error only if a router pairs them."""
     known = [
         (ctx, pods, setup)
@@ -281,7 +283,7 @@ def _engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
 
 
-def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+def served_name_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
     """Warn of worker roles of one service that serve different names."""
     known = [
         (ctx, names)

@@ -17,8 +17,8 @@ from fusioninfer_pulumi.plugins.importers import Location, Rule, labels, object_
 
 EXTERNAL_ROUTE_BACKEND = Rule("external-route-backend")
 
-#: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
-#: types, workloadServiceName of its controller); its own route leads to both.
+#: Suffixes of the objects that KServe's controller creates for each service, by kind (in Go:
+#: `InferencePoolName()` and `workloadServiceName()`). KServe's own route leads to both.
 _SUFFIXES = {object_names.POOL_KIND: POOL, "Service": SERVICE}
 #: Our backend in place of each such object, by the object's namespace, kind and name.
 Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
@@ -39,7 +39,7 @@ class Member:
     """A service of a routing group.
 
     Attributes:
-        weight: Its share of the group's requests, of the sum of all; 0 where it states none.
+        weight: Its share of the group's requests, relative to the sum of all; 0 if not set.
         model: The name of its model.
         models: That and the names of its adapters; KServe splits among members with the same ones.
         backend: The backendRef to it, without a weight.
@@ -105,9 +105,9 @@ def pool_reference(spec: Node) -> Node | None:
 
 
 def has_picker(spec: Node) -> bool:
-    """Whether a service with a router has an endpoint picker; a Service spreads requests else.
+    """Whether a service with a router has an endpoint picker; otherwise a Service does.
 
-    KServe has none without a scheduler. Prefill and decode are paired here all the same.
+    KServe has no picker without a scheduler. We add one for prefill and decode, which need pairing.
     """
     if pool_reference(spec) is not None:
         return False
@@ -187,7 +187,7 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Nod
         ref.at, f"KServe's {kind} {name} is the {ours['kind']} {ours['name']} here"
     )
     made = {key: Node(ref.at / key, value) for key, value in ours.items()}
-    # An InferencePool has the port of its pods.
+    # A backendRef to an InferencePool has no port: the pool has its pods' ports.
     return with_fields(ref, **{"group": None, "port": None, **made})
 
 
@@ -339,9 +339,10 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
 def _default_rules(
     prefix: str, services: Sequence[Any], backends: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
-    """Return the rules below a path: endpoints without backends lead to the service's pool.
+    """Return the rules below a path.
 
-    Other paths lead to Services, because endpoint pickers reject requests they cannot parse.
+    Without `backends` the rules of the endpoints later get the service's pool. Other paths lead to
+    Services, because endpoint pickers reject requests they cannot parse.
     """
     rules = []
     for endpoint in (*_ENDPOINTS, ""):
@@ -379,7 +380,10 @@ def _model_rules(
 
 
 def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
-    """Attaches the route to the Gateways that are named, else to KServe's, which makes none."""
+    """Attaches the route to the Gateways that are named, else to KServe's default Gateway.
+
+    Neither KServe nor the result creates that Gateway.
+    """
     gateway, refs = router.get("gateway"), router.get("gateway", "refs")
     route_refs = router.get("route", "http", "refs")
     parents = router.get("route", "http", "spec", "parentRefs")
@@ -396,4 +400,5 @@ def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) ->
     at = router.at / "gateway" if gateway is None else gateway.at
     builder.default((*target, "gateway", "refs"), [GATEWAY], at)
     builder.report.consume(at)
-    builder.report.chosen(at, "not set; the route attaches to kserve/kserve-ingress-gateway")
+    cause = "not set" if gateway is None else "names no refs"
+    builder.report.chosen(at, f"{cause}; the route attaches to kserve/kserve-ingress-gateway")

@@ -62,9 +62,9 @@ class RoleRolloutArgs(SpecModel):
     max_surge: CountOrPercentage | None
     "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."
     partition: Count | None
-    "Replicas with an ordinal below it keep their current pod template until it is lowered; 0 by\n    default. Not available for layout `PerRole` with `Recreate`."
+    "Replicas with an ordinal below it keep their current pod template until `partition` is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails and halts; 45m by default."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails; 45m by default."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service; a role may override all but `roleOrder` and `level`."""
@@ -82,4 +82,4 @@ class WaitArgs(SpecModel):
     level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
     timeout: Duration
-    "Timeout, such as `90s` or `1h30m`; 45m by default."
+    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`; 45m by default."

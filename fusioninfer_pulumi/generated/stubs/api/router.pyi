@@ -55,7 +55,7 @@ class EndpointPickerArgs(SpecModel):
     enabled: bool
     "Whether there is an endpoint picker. Without it the route leads to a Service, which ignores\n    caches and queues, and there is no InferencePool."
     image: StringOrOutput | None
-    "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation`. May be an Output, together with `family`."
+    "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."
     family: str | None
     "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."
     replicas: PositiveCount
