@@ -393,7 +393,7 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
 def _keda(draw: Draw) -> Manifest:
     fallback = {"failureThreshold": 3, "replicas": 2}
     fallback |= draw.fields(behavior="currentReplicasIfHigher")
-    return draw.fields(
+    keda = draw.fields(
         0.5,
         pollingInterval=15,
         cooldownPeriod=60,
@@ -401,6 +401,9 @@ def _keda(draw: Draw) -> Manifest:
         idleReplicaCount=0,
         fallback=fallback,
     )
+    hours = {"timezone": "UTC", "start": "0 8 * * *", "end": "0 18 * * *", "desiredReplicas": "2"}
+    trigger = {"type": "cron", "metadata": hours}
+    return keda | draw.of("triggers").fields(0.1, triggers=[trigger])
 
 
 def _disruption_budget(draw: Draw, role: Manifest) -> Manifest:
