@@ -255,18 +255,22 @@ class Offload:
 
 
 class MultiNode:
-    """How an engine runs on several nodes, for launchers and the checks of their arguments."""
+    """How an engine runs on several nodes.
 
-    def launch(
-        self,
-        command: EngineCommand,
-        launcher: Launcher,
-        nodes: int,
-        *,
-        is_leader: bool,
-        retry: bool,
-    ) -> ContainerCommand:
-        """Return the command line of one of several nodes; see `launchers.launch`."""
+    Attributes:
+        launchers: The launchers that it supports.
+    """
+
+    launchers: tuple[Launcher, ...]
+
+    def arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
+        """Return the arguments of one of several nodes for a launcher other than ray.
+
+        Raises:
+            EditError: When the command line cannot be launched this way.
+        """
         raise NotImplementedError
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:

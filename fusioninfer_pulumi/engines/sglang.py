@@ -15,7 +15,6 @@ from fusioninfer_pulumi.engines._engine_images import Version
 from fusioninfer_pulumi.engines.engine import (
     UNSUPPORTED_BY_ENGINE,
     Argument,
-    ContainerCommand,
     Engine,
     EngineCommand,
     KvCache,
@@ -29,14 +28,7 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
     Word,
 )
-from fusioninfer_pulumi.engines.launchers import (
-    BY_HAND,
-    LaunchError,
-    add_to_lists,
-    add_to_script,
-    check_nodes,
-    reject_outputs,
-)
+from fusioninfer_pulumi.engines.launchers import check_nodes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
@@ -69,27 +61,16 @@ _HICACHE_STORAGE = "--hicache-storage-backend"
 class SglangNodes(MultiNode):
     """The launchers of SGLang."""
 
-    def launch(
-        self,
-        command: EngineCommand,
-        launcher: Launcher,
-        nodes: int,
-        *,
-        is_leader: bool,
-        retry: bool,
-    ) -> ContainerCommand:
-        if launcher is not Launcher.MULTIPROCESSING:
-            raise LaunchError(
-                f"SGLang does not use launcher: {launcher.value}; use launcher: multiprocessing, "
-                f"which gives every node SGLang's own --nnodes, --node-rank and --dist-init-addr, "
-                f"{BY_HAND}"
-            )
-        reject_outputs(command.argv)
+    launchers = (Launcher.MULTIPROCESSING,)
+
+    def arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
         index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
         rank = Argument(("--node-rank",), ("0",))
         if not is_leader:
             rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
-        arguments = [
+        return [
             Argument(("--nnodes",), (str(nodes),)),
             rank,
             Argument(
@@ -98,9 +79,6 @@ class SglangNodes(MultiNode):
                 in_script=f'"${{{leader}}}:{_INIT_PORT}"',
             ),
         ]
-        if command.script is not None:
-            return add_to_script(command, lambda _: arguments)
-        return add_to_lists(command, arguments)
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
         if launcher is not Launcher.MULTIPROCESSING:

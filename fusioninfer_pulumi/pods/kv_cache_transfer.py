@@ -244,7 +244,7 @@ def _edited(
         if not arguments:
             return pods, []
         flags = ", ".join(argument.names[0] for argument in arguments)
-        message = f"{flags} cannot be set in it: {problem}; write the command as a list"
+        message = f"{flags} cannot be set in it: {problem}"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     note = edited.note if edited is not None else None
