@@ -175,7 +175,8 @@ class _Check:
         self.table = table = load_argument_table(engine.name)
         self.options = table.options(self.release) if self.release else table.latest_options()
         self.words = engine.argparse_words(command, words)
-        is_sure = self.release is not None and not engine.takes_other_arguments(command)
+        self.serves = command.program[-1:] == ("serve",)
+        is_sure = self.release is not None and not (self.serves and engine.serve_starts_others)
         self.finding: Callable[[Rule, Any, str], Finding] = error if is_sure else warning
 
     def findings(self, leave_out: str | None = None) -> Iterator[Finding]:
@@ -189,7 +190,9 @@ class _Check:
             return  # an unknown word may be an argument whose values are the others
         # The words are not shown: they may be keys that lost their argument.
         extras = [*head, *(word for argument in arguments for word in argument.extras)]
-        for word in extras[self.engine.positionals(self.command) :]:
+        # The older program of vLLM ignores a positional model, and serves its default.
+        has_model = self.serves or (not self.command.program and self.engine.image_serves)
+        for word in extras[int(has_model) :]:
             message = "belongs to no argument; remove it or add the argument's name"
             yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
 

@@ -79,8 +79,10 @@ def _completed(
     problems = [finding.at(*pod.command_path) for finding in refused]
     if problems:
         return pod, problems
-    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
-    added = missing(command, [*wanted.values(), *in_ray])
+    backend = command.engine.ray_data_backend
+    if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
+        wanted["ray"] = backend
+    added = missing(command, list(wanted.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)
