@@ -187,21 +187,6 @@ TOOLS: tuple[Tool, ...] = (
         },
     ),
     Tool(
-        name="prometheus-operator-program",
-        source="github.com/prometheus-operator/prometheus-operator",
-        programs={
-            "operator": "github.com/prometheus-operator/prometheus-operator/cmd/operator",
-        },
-        # Kinds that its Prometheus controller reads in addition to those above.
-        manifests={
-            "crds": tuple(
-                f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"
-                for kind in ("probes", "prometheuses", "scrapeconfigs")
-            )
-        },
-        optional=True,
-    ),
-    Tool(
         name="keda",
         source="github.com/kedacore/keda/v2",
         manifests={"crds": ("config/crd/bases/keda.sh_scaledobjects.yaml",)},

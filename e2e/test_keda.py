@@ -19,15 +19,7 @@ pytestmark = pytest.mark.long
 
 PATIENCE = 120
 SCALED = "keda.sh/v1alpha1/ScaledObject"
-HELD = "inference_extension_flow_control_queue_size"
-RUNNING = "inference_objective_running_requests"
 WAITING, CACHE = "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"
-ROUTER = {
-    "name": "router",
-    "componentType": "router",
-    "httproute": {"parentRefs": [{"name": "gateway"}]},
-    "endpointPicker": {"metrics": "Unauthenticated"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -99,65 +91,6 @@ def labels(namespace: str, kind: str) -> dict[str, str]:
         "fusioninfer_io_service": "svc",
         "fusioninfer_io_component_type": kind,
     }
-
-
-@pytest.mark.proves("KEDA scales a role from zero to three and back, without reversals")
-def test_keda_scales_role_from_zero_and_back(
-    cluster: Cluster, namespace: str, scaler: None
-) -> None:
-    del scaler
-    with ExitStack() as stack:
-        picker, engines, others = (stack.enter_context(Exporter()) for _ in range(3))
-        # Another service that is busy: its requests are none of ours.
-        others.gauges = {HELD: 50, RUNNING: 50, WAITING: 50, CACHE: 5}
-        other = {**labels(namespace, "worker"), "fusioninfer_io_service": "other"}
-        address = stack.enter_context(
-            prometheus(
-                cluster,
-                {
-                    "picker": Target(picker, {"namespace": namespace, "service": "svc-epp"}),
-                    "engines": Target(engines, labels(namespace, "worker")),
-                    "others": Target(others, {**other, "service": "other-epp"}),
-                },
-            )
-        )
-        manifest = service(
-            "svc", ROUTER, engine("inference", "worker", 1, autoscaling(address, 0, 4))
-        )
-        history = start(cluster, namespace, manifest)
-        (name,) = history.names
-        stack.enter_context(history.watching())
-
-        def reaches(replicas: int) -> None:
-            cluster.wait(
-                lambda: history.replicas(name) == replicas,
-                PATIENCE,
-                lambda: (history.seen, cluster.list(SCALED, namespace), cluster.log_tails(10)),
-            )
-
-        def stays(replicas: int) -> None:
-            """For some polls of KEDA and of the controller of autoscalers."""
-            before = picker.asked
-            cluster.wait(lambda: picker.asked >= before + 8, PATIENCE)
-            assert history.replicas(name) == replicas
-
-        reaches(0)
-        stays(0)
-        picker.gauges = {HELD: 1, RUNNING: 0}
-        reaches(1)
-        stays(1)  # its model loads
-        picker.gauges = {HELD: 0, RUNNING: 40}
-        engines.gauges = {WAITING: 12, CACHE: 0.7}
-        reaches(3)
-        engines.gauges = {WAITING: 0, CACHE: 1.7}
-        stays(3)  # the queue is gone, and the caches are full
-        picker.gauges = {HELD: 0, RUNNING: 1}
-        engines.gauges = {WAITING: 0, CACHE: 0.1}
-        reaches(1)
-        stays(1)  # a request runs, and nothing waits
-        picker.gauges, engines.gauges = {HELD: 0, RUNNING: 0}, {WAITING: 0, CACHE: 0}
-        reaches(0)
-    assert history.seen[name] == [1, 0, 1, 3, 1, 0]
 
 
 @pytest.mark.proves("KEDA scales prefill and decode in their ratio")

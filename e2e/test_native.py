@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from e2e import inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
+from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object
 from e2e.live import PATIENCE, LiveService, task_of
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
@@ -157,26 +156,6 @@ def test_lost_replica_waits_until_whole_gang_fits(gangs: Cluster, layout: str) -
     assert service.identities("decode-0").items() <= others.items()
 
 
-@pytest.mark.proves("Native gang: a raised minCount stops nothing that runs")
-def test_raised_min_count_stops_nothing(gangs: Cluster) -> None:
-    service = started(gangs)
-    others = service.identities("decode-0", "decode-1")
-    service.apply(service.changed(3))
-    service.becomes({**FULL, "decode-2": 0})
-    group = service.pod_group()
-    assert group is not None
-    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 14
-    # It says so of the first time only.
-    assert explain_blocked_gang(group) is None
-    assert find_unaccepted(service.plan, [group], {"svc": group}) is None
-
-    gangs.delete("v1/Pod", "svc-prefill-0-0", service.namespace, now=True)
-    service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
-    service.apply(service.changed())
-    service.becomes(FULL)
-    assert service.identities("decode-0", "decode-1") == others
-
-
 @pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
 def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
@@ -281,15 +260,6 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     gangs.wait(lambda: bound() == [10, 10], PATIENCE, bound)
 
 
-@pytest.mark.proves("Native gang: replicas above minCount are placed pod by pod")
-def test_replicas_above_min_count_start_pod_by_pod(gangs: Cluster) -> None:
-    service = started(gangs, nodes=12, layout="PerRole")
-    scaled = {"spec": {"replicas": 3}}
-    gangs.patch("LeaderWorkerSet", "svc-decode", scaled, service.namespace, subresource="scale")
-    wanted = {**FULL, "decode-2": 2}
-    gangs.wait(lambda: service.bound() == wanted, PATIENCE, service.bound)
-
-
 @pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
@@ -297,22 +267,3 @@ def test_native_api_is_detected(gangs: Cluster) -> None:
     (gate,) = [text for text in map(str, checked.findings()) if "Gangs of Kubernetes" in text]
     assert gate.startswith("warning: ")
     assert "the feature gate GenericWorkload in the scheduler, too" in gate
-
-
-@pytest.mark.proves("Without the scheduler's gate, Native pods start one by one")
-def test_scheduler_without_gate_starts_pods_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = components.start_kube_scheduler
-    monkeypatch.setattr(
-        components,
-        "start_kube_scheduler",
-        lambda programs, plane: start(programs, replace(plane, gates={})),
-    )
-    with opened() as cluster:
-        service = NativeService(cluster)
-        service.add_nodes(5)
-        service.apply()
-        cluster.wait(
-            lambda: sum(service.bound().values()) == 5 and len(service.pods()) == 10,
-            PATIENCE,
-            service.bound,
-        )

@@ -54,19 +54,6 @@ def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     ) in lines
 
 
-@pytest.mark.proves("Pods rejected by admission are reported with the controller's event")
-def test_rejected_pods_are_reported(stack: Stack) -> None:
-    stack.cluster.add_nodes(1)
-    limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
-    metadata = {"name": "tiny", "namespace": stack.namespace}
-    kind = {"apiVersion": "v1", "kind": "LimitRange"}
-    stack.cluster.create({**kind, "metadata": metadata, "spec": limits})
-    stack.write(stack.service(role(replicas=1), **SHORT))
-    lines = said(stack.up())
-    (rejected,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
-    assert "maximum cpu usage per Container is 1m" in rejected
-
-
 @pytest.mark.core
 @pytest.mark.proves(
     "Without read permission, creation succeeds with a warning and rolling updates are rejected"

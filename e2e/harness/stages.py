@@ -18,7 +18,6 @@ from e2e.harness.resources import Object
 BEHAVIOUR = "e2e.fusioninfer.io/behaviour"
 DELAY = "e2e.fusioninfer.io/delay"
 
-READY = "ready"
 SLOW = "slow"
 FAILING = "failing"
 """Ends with phase Failed, like an evicted pod."""

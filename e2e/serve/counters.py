@@ -13,7 +13,6 @@ REQUESTS = "vllm:request_success_total"
 RUNNING = "vllm:num_requests_running"
 HIT_TOKENS = "vllm:prefix_cache_hits_total"
 BY_SOURCE = "vllm:prompt_tokens_by_source_total"
-BYTES = "vllm:nixl_bytes_transferred_sum"
 
 
 def counter(text: str, name: str, **labels: str) -> float:

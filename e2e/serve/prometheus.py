@@ -1,8 +1,7 @@
 """A real Prometheus that scrapes what the monitors of a service select.
 
 The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
-for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`, and
-`e2e/test_prometheus_operator.py` compares it with what the operator writes. Debian's
+for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`. Debian's
 Prometheus has no discovery in Kubernetes: it reads the targets that there are from files, with the
 labels that its discovery gives them, and chooses and names them itself.
 """

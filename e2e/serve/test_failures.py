@@ -124,24 +124,6 @@ def test_new_picker_configuration_loses_no_request(stack: Stack) -> None:
     assert failed == [[], [], []]
 
 
-@pytest.mark.proves("A killed endpoint picker is back within 20 s")
-def test_killed_picker_returns(stack: Stack) -> None:
-    loads = {"closed": stack.load(stack.closed), "open": stack.load(stack.opened)}
-    with loads["closed"] as closed, loads["open"]:
-        closed.wait(20)
-        since = time.monotonic()
-        for process in stack.running.processes(stack.picker()):
-            os.kill(process, signal.SIGKILL)
-        time.sleep(20)
-        back = time.monotonic()
-        closed.wait(20)
-    lost = {way: tell(f"killed, {way}", load.answers, since) for way, load in loads.items()}
-    assert lost["closed"]
-    assert [
-        answer for answers in lost.values() for answer in answers if answer.started > back
-    ] == []
-
-
 @pytest.mark.proves("A frozen engine becomes unready within 45 s and gets no further requests")
 def test_frozen_engine_gets_no_requests(stack: Stack) -> None:
     victim, _ = stack.pods()
@@ -161,21 +143,3 @@ def test_frozen_engine_gets_no_requests(stack: Stack) -> None:
     assert failed
     assert [answer for answer in failed if answer.started > out + 2] == []
     stack.running.wait_ready(stack.namespace, 2, LEADERS)
-
-
-@pytest.mark.proves("An engine with a frozen core stays ready: vLLM's /health does not ask it")
-def test_frozen_engine_core_stays_ready(stack: Stack) -> None:
-    victim, _ = stack.pods()
-    name = victim["metadata"]["name"]
-    processes = stack.running.processes(victim)
-    cores = [process for process, program in processes.items() if "Engine" in program]
-    assert cores, processes
-    with stack.load(stack.closed, timeout=PATIENCE) as load:
-        load.wait(20)
-        with stopped(cores) as since:
-            time.sleep(45)
-            ready = is_ready(stack.running.cluster.get("v1/Pod", name, stack.namespace))
-        load.wait(20)
-    failed = tell("core stands still", load.answers, since)
-    assert ready
-    assert failed

@@ -16,52 +16,13 @@ from e2e.serve.counters import REQUESTS, counter, metrics
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
 
 WORKERS = "leaderworkerset.sigs.k8s.io/worker-index=1"
 REQUEST_COUNT = 12
-
-
-MEET = """\
-for target in first.meet/8000 kubernetes.default/443; do
-  until echo > /dev/tcp/$target; do sleep 1; done
-done
-echo met
-sleep 600
-"""
-
-
-def pod(name: str, node: str, *command: str) -> Object:
-    """A pod of a headless Service, as LeaderWorkerSet makes them."""
-    container = {"name": "main", "image": IMAGE, "command": list(command)}
-    spec = {"nodeName": node, "hostname": name, "subdomain": "meet", "containers": [container],
-            "terminationGracePeriodSeconds": 1}  # fmt: skip
-    metadata = {"name": name, "labels": {"app": "meet"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-@pytest.mark.proves("Pods on two nodes resolve a headless Service and reach the API server")
-def test_pods_of_two_nodes_meet(running: Serving) -> None:
-    running.have_nodes(2)
-    namespace = running.cluster.new_namespace()
-    headless = {"clusterIP": "None", "selector": {"app": "meet"}, "ports": [{"port": 8000}],
-                "publishNotReadyAddresses": True}  # fmt: skip
-    first, second = (node.name for node in running.nodes)
-    listen = ["/usr/bin/python3", "-m", "http.server", "8000"]
-    running.apply([
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "meet"}, "spec": headless},
-        pod("first", first, *listen),
-        pod("second", second, "/bin/bash", "-c", MEET),
-    ], namespace)  # fmt: skip
-
-    def output() -> str:
-        return running.report(namespace)
-
-    running.cluster.wait(lambda: "stdout F met" in output(), 90, output)
-    running.cluster.delete_namespace(namespace)
 
 
 @dataclass(frozen=True)

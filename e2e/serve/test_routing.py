@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-import urllib3
 
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
@@ -132,11 +131,3 @@ def test_disabled_picker_spreads_over_service(routed: Routed) -> None:
         gateway.close()
     assert {pod: now[pod] - count for pod, count in counts.items()} == dict.fromkeys(counts, 15)
     assert identities() == before
-
-
-def test_gateway_passes_on_picker_errors(routed: Routed) -> None:
-    answer = urllib3.request(
-        "POST", f"{routed.gateway.url}/v1/completions", json={"model": "absent", "prompt": "x"},
-        headers={"Host": routed.gateway.host}, retries=False, timeout=60,
-    )  # fmt: skip
-    assert answer.status == 404

@@ -15,7 +15,6 @@ import pytest
 from e2e.harness import ApiError, Cluster
 from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
 from e2e.routers import NEEDS_LLM_D, only, picker_versions
-from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -67,23 +66,6 @@ def test_clients_see_requested_model_name(fleet: Fleet) -> None:
         assert json.loads(answer.body)["model"] == "tuned"
         assert json.loads(answer.returned or b"")["model"] == "chat"
         assert set(models(picker, 5, "base")) == {"base"}, "a served name is still one"
-
-
-@NEEDS_LLM_D
-@pytest.mark.proves(
-    "A rewritten request goes to a pod with the adapter", needs="llm-d-epp is on PATH"
-)
-def test_rewritten_request_goes_to_pod_with_adapter(fleet: Fleet) -> None:
-    rewrites = [{"models": ["chat"], "targets": [{"model": "sql"}]}]
-    with fleet.picker(
-        "llm-d", strategy="lora-affinity", scorers={"lora": 100}, modelRewrites=rewrites
-    ) as picker:
-        home, *others = sorted(fleet.engines)
-        full = dict.fromkeys(others, Load(adapters=("a", "b")))
-        fleet.load({**full, home: Load(adapters=("sql", "c"))})
-        fleet.wait_scraped()
-        fleet.cluster.wait(lambda: set(models(picker, 3)) == {"sql"})
-        assert picker.picks(8, model="chat") == {home: 8}
 
 
 @pytest.mark.proves("The API server rejects weight 0 in an InferenceModelRewrite")
