@@ -55,8 +55,3 @@ def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
             "leaderWorkerTemplate": {"size": size, "workerTemplate": {"spec": pod_spec()}},
         },
     }
-
-
-def service_account(name: str) -> Object:
-    """A ServiceAccount without rights."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}

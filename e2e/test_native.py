@@ -11,8 +11,8 @@ import pytest
 
 from e2e import inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object
-from e2e.live import PATIENCE, LiveService, task_of
+from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
+from e2e.live import PATIENCE, LiveService
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
@@ -137,25 +137,6 @@ def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
     assert table == {80: True, 64: False, 48: False, 32: False, 16: False}
 
 
-@LAYOUTS
-@pytest.mark.proves("Native gang: after a lost node, restarting replicas wait until all fits")
-def test_lost_replica_waits_until_whole_gang_fits(gangs: Cluster, layout: str) -> None:
-    service = started(gangs, layout=layout)
-    others = service.identities("prefill-0", "decode-0")
-    lost = next(pod for pod in service.pods() if task_of(pod) == "decode-1")
-    gangs.remove_nodes([str(lost["spec"]["nodeName"])])
-    service.becomes({**FULL, "decode-1": 0})
-    assert service.identities("prefill-0", "decode-0") == others
-
-    leader = "svc-prefill-0-0" if layout == "PerReplica" else "svc-prefill-0"
-    gangs.delete("v1/Pod", leader, service.namespace, now=True)
-    service.becomes({"prefill-0": 0, "decode-0": 4, "decode-1": 0})
-
-    service.add_nodes(1)
-    service.becomes(FULL)
-    assert service.identities("decode-0").items() <= others.items()
-
-
 @pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
 def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
@@ -172,45 +153,6 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     lines = explain_gang(seen)
     assert f"PodGroup svc: {reason}" in lines
     assert not seen.unread
-
-
-@pytest.mark.proves("Native gang: priorityClassName is immutable and must match the pods")
-def test_priority_matches_pods_and_is_immutable(gangs: Cluster) -> None:
-    for name in ("low", "high"):
-        gangs.apply(
-            [
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": 1000 if name == "high" else 10,
-                }
-            ]
-        )
-    service = NativeService(gangs)
-    service.add_nodes(10)
-
-    def of(name: str) -> Object:
-        manifest = service.changed()
-        manifest["spec"]["schedulingStrategy"]["priorityClassName"] = name
-        return manifest
-
-    def without_priority(objects: list[Object]) -> list[Object]:
-        group, *others = copy.deepcopy(objects)
-        del group["spec"]["priorityClassName"]
-        return [group, *others]
-
-    service.apply(of("low"), without_priority)
-    service.waits()
-    assert "priority" in (explain_blocked_gang(service.pod_group()) or "")
-    service.stays(NOTHING)
-    service.delete()
-    gangs.wait(lambda: service.pod_group() is None, PATIENCE, service.pod_group)
-
-    service.apply(of("low"))
-    service.becomes(FULL)
-    with pytest.raises(ApiError, match=r"priorityClassName.*immutable"):
-        service.apply(of("high"))
 
 
 @pytest.mark.proves("Native gang: LeaderReady deadlocks")
