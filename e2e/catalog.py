@@ -38,7 +38,6 @@ class Tool:
 
     @property
     def folder(self) -> Path:
-        """The wrapper module's folder."""
         return TOOLS_DIR / self.name
 
     @property

@@ -14,7 +14,6 @@ CLUSTER = pytest.StashKey[Cluster]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that write what is otherwise compared."""
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )

@@ -87,11 +87,9 @@ class LiveService:
         assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
 
     def pod_group(self) -> Object | None:
-        """The live PodGroup."""
         return self._read("PodGroup", self.plan.service)
 
     def lws(self) -> dict[str, Object | None]:
-        """The live LeaderWorkerSets of all planned replicas."""
         names = [each.name for role in self.plan.roles for each in role.lws]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 

@@ -45,7 +45,6 @@ class MetricsStandIn(HttpStandIn):
         self.asked: set[str] = set()
 
     def answer(self, request: Request) -> Answer:
-        """Discovery, or the values of a metric."""
         url = urlsplit(request.path)
         group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
         rest = [each for each in rest if each]
@@ -82,7 +81,6 @@ class MetricsStandIn(HttpStandIn):
 
 @contextmanager
 def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
-    """Serves the metrics APIs of a cluster for a while."""
     with (
         MetricsStandIn(cluster, directory / "metrics") as adapter,
         served(cluster, adapter.port, CUSTOM, EXTERNAL),

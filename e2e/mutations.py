@@ -85,7 +85,6 @@ def _rich_bases() -> dict[str, list[Manifest]]:
 
 @cache
 def bases() -> dict[str, list[Manifest]]:
-    """What is mutated, by name."""
     found = dict(_rich_bases())
     for name, path in DOCUMENTS.items():
         found[name] = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))

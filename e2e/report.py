@@ -117,7 +117,6 @@ class Report:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Record all claims before tests are deselected."""
         for item in items:
             marker = item.get_closest_marker("proves")
             if marker is None:
@@ -141,11 +140,9 @@ class Report:
         self.is_whole = files <= {item.path for item in items} and not named
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Record which tests will run."""
         self.selected = {item.nodeid for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the outcome of a test."""
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.nodeid] = report.outcome
 
@@ -207,7 +204,6 @@ class Report:
 
 
 def document(claims: list[Claim]) -> str:
-    """Return the text of `docs/verified.md`."""
     rows = [
         f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
         for tool in sorted(TOOLS, key=lambda tool: list(COMPONENTS).index(tool.name)

@@ -114,7 +114,6 @@ def objects_of(manifest: Object) -> list[Object]:
 
 
 def only(objects: Sequence[Object], kind: str) -> Object:
-    """The one object of a kind."""
     (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 

@@ -50,12 +50,10 @@ class Case:
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
-        """The service's plan."""
         return inputs.plan_of(self.service)
 
     @functools.cached_property
     def model(self) -> Capacity:
-        """What the library says will run."""
         return compute_capacity(self.plan, self.pools)
 
 

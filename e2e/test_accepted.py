@@ -35,15 +35,12 @@ RANDOM, RANDOM_LONG = 40, 200
 
 
 def ours(manifest: Path | Mapping[str, Any]) -> Build:
-    """Return the objects of a manifest of ours."""
     return lambda namespace: inputs.with_namespace(
         inputs.objects_of(inputs.plan_of(manifest)), namespace
     )
 
 
 def operations(manifest: Object) -> Build:
-    """Return the objects of a manifest, of which some belong to no namespace."""
-
     def build(namespace: str) -> list[Object]:
         metadata = {**manifest["metadata"], "namespace": namespace}
         return inputs.objects_of(inputs.plan_of({**manifest, "metadata": metadata}))
@@ -52,8 +49,6 @@ def operations(manifest: Object) -> Build:
 
 
 def imported(*documents: Object) -> Build:
-    """Return the objects of another system's manifests."""
-
     def build(namespace: str) -> list[Object]:
         found = loads(inputs.text(*documents), allow_lossy=True)
         objects = [each for args in found for each in render(plan_service(args))]
@@ -63,22 +58,18 @@ def imported(*documents: Object) -> Build:
 
 
 def example(name: str) -> Build:
-    """Return the objects of an example program."""
     return lambda namespace: inputs.with_namespace(inputs.example_objects(name), namespace)
 
 
 def behind_router(router: Mapping[str, Any]) -> Build:
-    """Return the objects of a service with this router."""
     return lambda namespace: objects_of(routed(namespace, **router))
 
 
 def prefill_decode(fields: Mapping[str, Any]) -> Build:
-    """Return the objects of a prefill/decode service with these fields."""
     return lambda namespace: objects_of(disaggregated(namespace, **fields))
 
 
 def modelplane(deployment: Object) -> Build:
-    """Return the objects of a Modelplane deployment with a cache and a ModelService."""
     documents = (deployment, cache(authSecret={"name": "hub"}, revision="v1"), model_service())
     return lambda namespace: inputs.with_namespace(modelplane_objects(*documents), namespace)
 

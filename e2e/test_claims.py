@@ -29,7 +29,6 @@ CASES: dict[str, list[Any]] = {
 
 @pytest.fixture(scope="module")
 def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
-    """The cluster of the run, and one whose Volcano looks at claims."""
     with Cluster(arguments=ENABLED) as enabled:
         yield {False: cluster, True: enabled}
 

@@ -57,7 +57,6 @@ def built(name: str) -> pytest.MarkDecorator:
 
 
 def recipes(*tools: str) -> list[Any]:
-    """A case for each file of these gateways."""
     return [
         pytest.param(file, marks=built(name)) for file, name in RECIPES.items() if name in tools
     ]

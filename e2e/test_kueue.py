@@ -45,7 +45,6 @@ def queues() -> Iterator[Cluster]:
 
 
 def queued(service: Object, **spec: Any) -> Object:
-    """The service in the LocalQueue."""
     changed = copy.deepcopy(service)
     strategy = {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
     changed["spec"] |= {"schedulingStrategy": strategy, **spec}

@@ -24,7 +24,6 @@ LATEST = "lws-0.9"
 
 @pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8", LATEST])
 def release(request: pytest.FixtureRequest) -> str:
-    """A release, as the tool catalog names it."""
     if not tool(request.param).is_built:
         pytest.skip(f"not built: python -m e2e.build_tools --only {request.param}")
     return str(request.param)

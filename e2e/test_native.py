@@ -62,7 +62,6 @@ class NativeService(LiveService):
         image: str = "registry.example.com/engine:1",
         **spec: Any,
     ) -> Object:
-        """The service with other replicas, another image or other fields."""
         service = copy.deepcopy(inputs.prefill_decode(decode=decode))
         for role in service["spec"]["roles"]:
             pod = role["template"]["spec"]
@@ -71,7 +70,6 @@ class NativeService(LiveService):
         return native(service, **spec)
 
     def add_nodes(self, count: int) -> list[str]:
-        """Nodes that nothing else uses."""
         return self.cluster.add_nodes(count, labels={CASE: self.case})
 
     def pod_group(self) -> Object | None:
@@ -92,7 +90,6 @@ class NativeService(LiveService):
         assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
 
     def waits(self) -> None:
-        """Wait until the scheduler says that the gang does not fit."""
         self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
 
 

@@ -34,7 +34,6 @@ def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object
 
 
 def add(cluster: Cluster, inventory: InventoryArgs) -> None:
-    """Makes the nodes of an inventory."""
     for pool in inventory.pools:
         labels = {**pool.labels, LABEL: inventory.selected_by(pool)}
         taints = [taint.model_dump(mode="json") for taint in pool.taints]
@@ -49,7 +48,6 @@ def run(cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArg
 
 
 def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
-    """Bound pods by service, role and pool."""
     pools = {
         node["metadata"]["name"]: node["metadata"]["labels"][LABEL]
         for node in cluster.list("v1/Node")
@@ -173,7 +171,6 @@ def random_case(
 
 
 def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
-    """Services of a namespace."""
     return [
         args
         for manifest in manifests

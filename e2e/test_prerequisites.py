@@ -76,8 +76,6 @@ Check = Callable[..., list[str]]
 
 @pytest.fixture
 def checked(bare: Cluster, plans: list[ServicePlan]) -> Check:
-    """The findings of ServingPrerequisites."""
-
     def checking(*services: ServicePlan, kubeconfig: str | Path = bare.kubeconfig) -> list[str]:
         api = KubernetesApi(str(kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
@@ -88,7 +86,6 @@ def checked(bare: Cluster, plans: list[ServicePlan]) -> Check:
 
 
 def deployment(image: str) -> Object:
-    """A program whose image tells its release."""
     name = image.rpartition("/")[2].partition(":")[0]
     pod = {"metadata": {"labels": {"app": name}},
            "spec": {"containers": [{"name": "main", "image": image}]}}  # fmt: skip
@@ -156,7 +153,6 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
 
 
 def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run `plan --cluster` on a service."""
     path = folder / "service.yaml"
     path.write_text(inputs.text(service), encoding="utf-8")
     words = ("plan", path, "--cluster", "--output", "json")
@@ -178,7 +174,6 @@ def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None
 
 
 def gpu_pod(service: str, gpus: int) -> Object:
-    """A pod of a service as it counts for quotas."""
     limits = {"limits": {GPU: str(gpus)}}
     metadata = {"generateName": f"{service}-", "labels": {labels.SERVICE: service}}
     container = {"name": "main", "image": "engine:1", "resources": limits}

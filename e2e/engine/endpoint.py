@@ -26,7 +26,6 @@ class EndpointStandIn(HttpStandIn):
         self._unready = unready
 
     def answer(self, request: Request) -> Answer:
-        """The list of models, once it serves."""
         now = time.monotonic()
         first = self.asked[0][0] if self.asked else now
         there = request.path == "/v1/models" and now - first >= self._unready

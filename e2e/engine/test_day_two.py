@@ -26,7 +26,6 @@ def scaled(namespace: str, tag: str = "1", **more: Any) -> Object:
 
 
 def scale(stack: Stack, replicas: int) -> None:
-    """Scales as an autoscaler does."""
     # A patch, because the controller writes the object, too.
     change = {"spec": {"replicas": replicas}}
     stack.cluster.patch(SETS, NAME, change, stack.namespace, subresource="scale")

@@ -13,7 +13,6 @@ SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s
 
 
 def said(result: CommandResult) -> list[str]:
-    """What the component said, each once."""
     assert result.status != 0
     lines = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
     return [line.removeprefix("error: ") for line in lines]

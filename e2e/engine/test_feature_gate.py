@@ -13,7 +13,6 @@ from e2e.harness import Cluster
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A cluster with the gate."""
     with Cluster(gates={"MaxUnavailableStatefulSet": True}) as started:
         yield started
 

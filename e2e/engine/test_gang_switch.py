@@ -101,18 +101,6 @@ def test_renamed_role_joins_gang(stack: Stack) -> None:
     assert stack.ready() == {"other": 2, "big": 1}
 
 
-@pytest.mark.proves("A gang of at most maxUnavailable replicas is joined one replica at a time")
-def test_small_gang_is_joined_replica_by_replica(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
-    minimum = {"gangPolicy": {"minRoleReplicas": {"small": 1, "big": 1}}}
-    slow: Roles = ((serving(behaviour="slow"), big()), {})
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(with_roles(stack, slow, **paced(), schedulingStrategy=minimum))
-    assert least["small"] == 1, least
-    stack.cluster.wait(lambda: stack.ready() == {"small": 2, "big": 1}, 60, "all replicas")
-
-
 @pytest.mark.parametrize(("replicas", "surge"), [(3, 2), (1, 0)])
 @pytest.mark.proves(
     "With PerRole, added or surge replicas join the gang before the old ones update"

@@ -78,7 +78,6 @@ class Traffic(StandIn):
         return self.sent[begin:]
 
     def failed(self) -> Counter[str]:
-        """Why requests failed."""
         return Counter(each.error for each in self.sent if each.error)
 
     def work(self) -> None:
@@ -97,7 +96,6 @@ class Traffic(StandIn):
                     client.join()
 
     def stop(self) -> None:
-        """Ends clients and servers."""
         self._stop.set()
 
     def _read(self, engines: ExitStack) -> None:

@@ -117,7 +117,6 @@ class Cluster(Lifetime, Client):
 
     @property
     def kubeconfig(self) -> Path:
-        """Path of the administrator's kubeconfig."""
         return self._plane.kubeconfig("admin")
 
     @property

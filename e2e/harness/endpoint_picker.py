@@ -70,7 +70,6 @@ class EndpointPicker(Lifetime):
         self._program: Program | None = None
 
     def open(self) -> None:
-        """Starts it."""
         name = f"{self._tool}-{self._namespace}-{self._pool}-{self.grpc_port}"
         config = self._cluster.directory / f"{name}.yaml"
         config.write_text(self._config, encoding="utf-8")
@@ -95,12 +94,10 @@ class EndpointPicker(Lifetime):
         )
 
     def close(self) -> None:
-        """Stops it."""
         self._cluster.programs.stop(self.program.name)
 
     @property
     def program(self) -> Program:
-        """The running process, with its log."""
         if self._program is None:
             raise ValueError("the picker is started by entering its context")
         return self._program
@@ -131,7 +128,6 @@ class EndpointPicker(Lifetime):
             time.sleep(0.1)
 
     def metrics(self) -> str:
-        """Its metrics, in Prometheus text form."""
         url = f"http://{LOOPBACK}:{self.metrics_port}/metrics"
         with urllib3.PoolManager(retries=False, timeout=5) as pool:
             return pool.request("GET", url).data.decode()

@@ -65,7 +65,6 @@ class ExternalProcessor(Lifetime):
         )
 
     def close(self) -> None:
-        """Stops it."""
         self._channel.close()
 
     def ask(

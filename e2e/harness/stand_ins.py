@@ -103,7 +103,6 @@ class HttpStandIn(StandIn):
         """Answer one request; several may be asked at a time."""
 
     def work(self) -> None:
-        """Answer."""
         self._http.serve_forever(0.05)
 
     def stop(self) -> None:

@@ -36,7 +36,6 @@ class Collector:
     """
 
     def __init__(self, address: str) -> None:
-        """Start it on a free port."""
         self.spans: list[Span] = []
         self._server = grpc.server(ThreadPoolExecutor(2))
         handler = grpc.unary_unary_rpc_method_handler(
@@ -51,7 +50,6 @@ class Collector:
         self._server.start()
 
     def close(self) -> None:
-        """End it."""
         self._server.stop(grace=None)
 
     def _export(self, request: Any, _: Any) -> Any:

@@ -18,7 +18,6 @@ from fusioninfer_pulumi.engines.engine_commands import read_command
 
 
 def rendered(service: Path) -> list[Object]:
-    """What `fusioninfer-pulumi render` prints."""
     program = Path(sys.executable).with_name("fusioninfer-pulumi")
     command = [str(program), "render", str(service)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -26,7 +25,6 @@ def rendered(service: Path) -> list[Object]:
 
 
 def has_pulumi() -> bool:
-    """Whether the Pulumi engine is on PATH."""
     return not missing()
 
 
@@ -61,7 +59,6 @@ def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> Non
 
 
 def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
-    """Wait for the endpoint picker."""
     for each in objects:
         if each["kind"] == "Deployment":
             serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)

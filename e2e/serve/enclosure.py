@@ -111,7 +111,6 @@ def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    """Whether this process runs in an enclosure."""
     return MARK in os.environ
 
 

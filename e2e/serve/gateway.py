@@ -111,12 +111,10 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Its address."""
         scheme = "http" if self._certificate is None else "https"
         return f"{scheme}://{LOOPBACK}:{self.port}"
 
     def close(self) -> None:
-        """End it."""
         self._cluster.programs.stop(self._name)
 
 
@@ -127,14 +125,12 @@ def binary() -> Path:
 
 
 def backend(route: Object) -> str:
-    """The name of the one pool or Service that a route leads to."""
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
 
 
 def leads_to_service(route: Object) -> bool:
-    """Whether a route leads to a Service."""
     rules = route["spec"]["rules"]
     return {ref.get("kind", "Service") for rule in rules for ref in rule["backendRefs"]} == {
         "Service"

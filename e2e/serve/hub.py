@@ -48,12 +48,10 @@ class Hub:
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """End it."""
         self._server.shutdown()
         self._server.server_close()
 
     def answer(self, request: BaseHTTPRequestHandler, *, send: bool) -> None:
-        """Answer one request."""
         path = request.path.partition("?")[0]
         files = [file.name for file in self._folder.iterdir()]
         headers = {"X-Repo-Commit": COMMIT}

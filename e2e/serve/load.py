@@ -119,12 +119,10 @@ class Load(Lifetime):
         self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
     def open(self) -> None:
-        """Starts it."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Stops it."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -160,11 +158,9 @@ class Load(Lifetime):
         return Answer(started, first, problem, tokens, seconds)
 
     def failed(self) -> list[Answer]:
-        """Those that were not answered."""
         return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
-        """Wait until that many more requests have ended."""
         enough = len(self.answers) + count
         deadline = time.monotonic() + timeout
         while len(self.answers) < enough:

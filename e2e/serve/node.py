@@ -46,7 +46,6 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return "worker" if self.number == 1 else f"worker-{self.number}"
 
     @property
@@ -56,12 +55,10 @@ class Place:
 
     @property
     def address(self) -> str:
-        """The node's address."""
         return f"10.90.0.{self.number}"
 
     @property
     def pods(self) -> str:
-        """Addresses of its pods."""
         return f"10.244.{self.number - 1}.0/24"
 
 
@@ -101,16 +98,13 @@ class Node:
         cluster.patch("v1/Node", self.name, status, subresource="status")
 
     def bring(self, manifests: Iterable[Object]) -> None:
-        """Bring the images of all containers of these objects."""
         self.bring_images(names(manifests))
 
     @property
     def images(self) -> frozenset[str]:
-        """Those that are there."""
         return frozenset(self._imported)
 
     def bring_images(self, wanted: Iterable[str]) -> None:
-        """Bring images, those that are not there yet."""
         absent = sorted(set(wanted) - self._imported)
         if not absent:
             return
@@ -133,7 +127,6 @@ class Node:
         return found
 
     def _start(self, name: str, command: Sequence[str | Path]) -> Program:
-        """Start a program on this node."""
         command = [*self._place.enter, *command]
         return self.cluster.programs.start(f"{name}-{self.name}", command)
 
@@ -342,7 +335,6 @@ def _kubelet(directory: Path, socket: Path, place: Place, health: int) -> Mappin
 
 
 def logs(node: Node, namespace: str, pod: str, lines: int = 40) -> str:
-    """The ends of what a pod's containers have written."""
     parts: list[str] = []
     for folder in sorted((node.directory / "pod-logs").glob(f"{namespace}_{pod}_*")):
         for file in sorted(folder.glob("*/*.log")):

@@ -101,7 +101,6 @@ class Answers:
 
 
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
-    """Ask a release about command lines."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         asked = [{"serve": line.serve, "words": line.words} for line in lines]
@@ -151,7 +150,6 @@ def of_the_catalogue(release: str) -> list[CommandLine]:
 
 
 def warns_of_the_release(finding: Finding) -> bool:
-    """Whether a finding says that the release does not have what it is asked for."""
     return finding.severity == "warning" and finding.rule == "release-without-feature"
 
 
@@ -199,7 +197,6 @@ def moved(manifest: Any, release: str) -> Any:
 
 
 def command_lines(objects: Any, release: str) -> set[CommandLine]:
-    """The command lines with which objects start vLLM of a release."""
     lines = set()
     for container in containers(objects):
         command = read_command(container)
@@ -215,7 +212,6 @@ def starts_serve(command: EngineCommand) -> bool:
 
 
 def containers(value: Any) -> Iterator[Object]:
-    """Every container anywhere in some objects."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("containers", "initContainers") and isinstance(inner, list):

@@ -91,7 +91,6 @@ class Prometheus:
         wait_http(self.program, f"{self._url}/-/ready")
 
     def close(self) -> None:
-        """End it."""
         self._cluster.programs.stop(PROGRAM)
 
     def discover(self) -> None:
@@ -103,7 +102,6 @@ class Prometheus:
             file.replace(self._targets[kind])
 
     def discovering(self) -> AbstractContextManager[None]:
-        """Tell it the targets every second for a while."""
         return repeated(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
@@ -138,7 +136,6 @@ class Prometheus:
         }
 
     def targets(self) -> list[str]:
-        """Job, health and last error of each target."""
         return [
             f"{target['labels'].get('job')} {target['health']} {target['lastError']}".strip()
             for target in self._get("targets", state="active")["activeTargets"]

@@ -26,7 +26,6 @@ def role(
     args: tuple[str, ...] = (),
     **more: Any,
 ) -> Object:
-    """A role of engines with the tiny model."""
     container = {
         "name": "vllm",
         "image": image,
@@ -63,6 +62,5 @@ def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
 
 
 def objects_of(manifest: Object) -> list[Object]:
-    """All objects of a service, in apply order."""
     (args,) = load(manifest)
     return list(render(plan_service(args)))

@@ -56,7 +56,6 @@ def test_adapter_share_goes_up_and_back(running: Serving) -> None:
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
 
     def ask(times: int) -> Counter[str]:
-        """What was drawn for so many requests, all of which are answered."""
         before = decisions(metrics(pod, METRICS_PORT))
         for number in range(times):
             prompt = f"{number} {PROMPT}"
@@ -104,7 +103,6 @@ def canary(namespace: str, share: int) -> list[Object]:
 
 
 def ran_adapter(engine: Object) -> bool:
-    """Whether the engine says that it ran the adapter."""
     return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
 
 

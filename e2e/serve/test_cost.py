@@ -39,7 +39,6 @@ class Ways:
     programs: Mapping[str, list[int]]
 
     def seconds(self) -> dict[str, float]:
-        """Processor time that each program has used."""
         return {name: sum(map(_seconds, pids)) for name, pids in self.programs.items()}
 
 

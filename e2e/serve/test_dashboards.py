@@ -154,7 +154,6 @@ def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> 
 
 
 def wait_listening(url: str, host: str) -> None:
-    """Wait until a gateway leads requests for a host to an engine."""
     deadline = time.monotonic() + 60
     said = ""
     while said != "200":

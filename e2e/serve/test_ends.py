@@ -43,7 +43,6 @@ class Starting:
     namespace: str
 
     def pod(self, name: str) -> Object:
-        """The pod of a role."""
         found: Object = self.running.cluster.get("v1/Pod", f"svc-{name}-0-0", self.namespace)
         return found
 

@@ -40,7 +40,6 @@ class Stack:
     """
 
     def __init__(self, running: Serving) -> None:
-        """Deploy it."""
         self.running = running
         self.namespace = running.cluster.new_namespace()
         self.deploy()
@@ -48,25 +47,21 @@ class Stack:
         self.opened = Gateway(running.cluster, self.namespace, "svc-httproute", self.pods())
 
     def deploy(self, **routing: Any) -> None:
-        """Apply it, and wait until it serves."""
         engines = role(replicas=2, args=("--max-model-len", "4096"))
         objects = objects_of(service(self.namespace, router(**routing), engines))
         self.running.apply(objects)
         wait_serving(self.running, objects, self.namespace)
 
     def pods(self) -> list[Object]:
-        """Those of the engines."""
         return self.running.pods(self.namespace, LEADERS)
 
     def picker(self) -> Object:
-        """The endpoint picker's pod."""
         (pod,) = self.running.pods(self.namespace, PICKERS)
         return pod
 
     def load(
         self, gateway: Gateway, tokens: int = 8, clients: int = 2, timeout: float = 180
     ) -> Load:
-        """Some clients."""
         return Load(gateway.url, MODEL, host=gateway.host, clients=clients, tokens=tokens,
                     timeout=timeout)  # fmt: skip
 
@@ -93,7 +88,6 @@ def stopped(processes: Sequence[int]) -> Iterator[float]:
 
 
 def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
-    """Print what clients saw since then; return what failed."""
     later = [answer for answer in answers if answer.started + answer.seconds >= since]
     print(f"{name}: {figures(later)}; {outage(later)}")
     failed = [answer for answer in later if answer.error]

@@ -63,12 +63,10 @@ class Featured:
 
     @property
     def namespace(self) -> str:
-        """That of the service."""
         return str(self.manifest["metadata"]["namespace"])
 
     @property
     def pod(self) -> Object:
-        """That of the engine."""
         (pod,) = self.running.pods(self.namespace, LEADERS)
         return pod
 
@@ -139,7 +137,6 @@ def service_of(namespace: str, hub: Hub) -> Object:
 
 
 def secret(certificates: Certificates) -> Object:
-    """The certificate, as a listener names it."""
     files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
     data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET},

@@ -40,7 +40,6 @@ class Pair:
     gateway: Gateway
 
     def ask_all(self) -> None:
-        """Send requests that begin differently."""
         for number in range(REQUEST_COUNT):
             answer = complete(self.gateway.url, MODEL, f"{number} {PROMPT}", host=self.gateway.host)
             assert answer["usage"]["completion_tokens"] == 8

@@ -98,7 +98,6 @@ def described(table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
 
 
 def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
-    """The same, as the parser has them."""
     found: dict[str, tuple[object, tuple[str, ...]]] = {}
     for option in answers.options:
         for spelling in option["names"]:

@@ -38,11 +38,9 @@ class Routed:
     gateway: Gateway
 
     def pods(self) -> list[Object]:
-        """Those of the engines."""
         return self.running.pods(self.namespace, LEADERS)
 
     def ask(self, prompt: str, model: str = ALIAS) -> Object:
-        """One answer through the gateway."""
         answer: Object = complete(self.gateway.url, model, prompt, host=self.gateway.host)
         return answer
 

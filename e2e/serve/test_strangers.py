@@ -130,7 +130,6 @@ class Guarded:
         self._gateway.close()
 
     def ask(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
-        """The answer to one prompt."""
         return urllib3.request(
             "POST",
             f"http://{LOOPBACK}:{self._port}/v1/completions",

@@ -46,7 +46,6 @@ class Stack:
     """
 
     def __init__(self, running: Serving) -> None:
-        """Deploy it."""
         self.running = running
         self.image = IMAGE
         self.namespace = running.cluster.new_namespace()
@@ -65,7 +64,6 @@ class Stack:
         wait_serving(self.running, objects, self.namespace)
 
     def try_update(self, image: str, seconds: float) -> CommandResult:
-        """Run `pulumi up` with an image that no registry has."""
         self._write(image, 2, seconds)
         return self.project.up()
 
@@ -77,16 +75,13 @@ class Stack:
         return manifest
 
     def load(self, tokens: int = 8, clients: int = 2) -> Load:
-        """Some clients."""
         host = self.gateway.host
         return Load(self.gateway.url, MODEL, host=host, clients=clients, tokens=tokens)
 
     def pods(self) -> list[Object]:
-        """Those of the engines."""
         return self.running.pods(self.namespace, LEADERS)
 
     def images(self) -> set[str]:
-        """Those of the engines' pods."""
         return {_image(pod) for pod in self.pods()}
 
 

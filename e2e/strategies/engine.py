@@ -96,7 +96,6 @@ class Engine(HttpStandIn):
         self.completions = 0
 
     def answer(self, request: Request) -> Answer:
-        """The metrics, or a completion by the model that is asked for."""
         if request.path == "/v1/completions":
             self.completions += 1
             model = json.loads(request.body)["model"]

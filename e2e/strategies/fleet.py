@@ -28,7 +28,6 @@ Change = Callable[[Object], Object]
 
 
 def same(manifest: Object) -> Object:
-    """No change."""
     return manifest
 
 
@@ -58,15 +57,12 @@ class Fleet(Lifetime):
         self._stack = ExitStack()
 
     def open(self) -> None:
-        """Starts it."""
         self.cluster.add_nodes(1)
 
     def close(self) -> None:
-        """Stops it."""
         self._stack.close()
 
     def manifest(self, name: str = "svc", **router: Any) -> Object:
-        """A service of the fleet, with a router."""
         made = self._service(routed(self.namespace, name, **router))
         for role in made["spec"]["roles"][1:]:
             (container,) = role["template"]["spec"]["containers"]
@@ -165,16 +161,13 @@ class Chooser:
         return self.processor.ask({"model": model, "prompt": text})
 
     def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
-        """The pod that a request goes to."""
         return self.pod(self.ask(prompt, model))
 
     def pod(self, answer: Answer) -> str:
-        """The pod of an answer."""
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
         return self.named(answer.endpoint)
 
     def named(self, endpoint: str) -> str:
-        """The pod at an `address:port`."""
         return self._names[endpoint]
 
     def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:

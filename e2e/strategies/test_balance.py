@@ -50,7 +50,6 @@ class Request:
 
 
 def shared_prompt(random: Random) -> Iterator[Request]:
-    """One system prompt, and another question each time."""
     for number in range(REQUESTS):
         yield Request(f"{SYSTEM}{number}: {random.random()}", "system")
 
@@ -69,7 +68,6 @@ def conversations(random: Random) -> Iterator[Request]:
 
 
 def hot_adapter(random: Random) -> Iterator[Request]:
-    """Four in five requests are for one LoRA adapter."""
     for _ in range(REQUESTS):
         model = "sql" if random.random() < 0.8 else random.choice(("chat", "poems"))
         yield Request(f"{random.random()} is new. " * 20, model, model)
@@ -91,21 +89,18 @@ class Pod:
     seen: set[str] = field(default_factory=set)
 
     def advance(self, now: float) -> None:
-        """Ends what is over by now, and begins what waited for it."""
         while self.running and self.running[0][0] <= now:
             end, _ = heapq.heappop(self.running)
             if self.waiting:
                 heapq.heappush(self.running, (end + SECONDS, self.waiting.pop(0)))
 
     def begin(self, model: str, now: float) -> None:
-        """Takes a request in."""
         if len(self.running) < SLOTS:
             heapq.heappush(self.running, (now + SECONDS, model))
         else:
             self.waiting.append(model)
 
     def load(self) -> Load:
-        """What its metrics say."""
         adapters = tuple(sorted({model for _, model in self.running} - {"m"}))
         return Load(
             waiting=len(self.waiting),
@@ -146,7 +141,6 @@ class Part:
     longest: int = 0
 
     def take(self, name: str, request: Request, now: float) -> None:
-        """Counts a request that goes to this pod."""
         self.picks[name] += 1
         if any(request.key in pod.seen for pod in self.pods.values()):
             self.held += 1
@@ -157,13 +151,11 @@ class Part:
         self.longest = max(self.longest, len(self.pods[name].waiting))
 
     def spread(self) -> Spread:
-        """What came of all requests."""
         met = self.met / self.held if self.held else None
         return Spread(max(self.picks.values()) / REQUESTS, met, self.longest)
 
 
 def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> Spreads:
-    """Sends a workload, one request after the other, and looks where it goes."""
     parts = [Part({name: Pod() for name in names}) for names in _parts(fleet)]
     fleet.load()
     fleet.wait_scraped()
@@ -185,7 +177,6 @@ def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> 
 
 
 def _parts(fleet: Fleet) -> list[list[str]]:
-    """The names of the prefill and of the decode pods, or of all pods."""
     names = sorted(fleet.engines)
     prefill = [name for name in names if "-prefill-" in name]
     return [part for part in (prefill, [n for n in names if n not in prefill]) if part]

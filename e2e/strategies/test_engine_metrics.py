@@ -29,7 +29,6 @@ def play(fleet: Fleet, engine: str) -> None:
 
 
 def sglang(manifest: Object) -> Object:
-    """The service with SGLang in its serving role."""
     (container,) = manifest["spec"]["roles"][1]["template"]["spec"]["containers"]
     port = container["args"][container["args"].index("--port") + 1]
     container |= {"image": "lmsysorg/sglang:v0.5.4", "command": SGLANG, "args": ["--port", port]}

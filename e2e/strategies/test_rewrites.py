@@ -28,7 +28,6 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
 
 
 def canary(share: int) -> list[dict[str, Any]]:
-    """The rewrites of a canary that gets this percentage."""
     targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
     return [{"models": ["chat"], "targets": targets}]
 
@@ -81,7 +80,6 @@ def test_weight_zero_is_rejected_by_server(fleet: Fleet) -> None:
 
 
 def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:
-    """What the model of so many requests becomes."""
     return Counter(json.loads(picker.ask(model=asked).body)["model"] for _ in range(count))
 
 

@@ -59,7 +59,6 @@ def test_configuration_of_document_is_used_verbatim(fleet: Fleet, version: str) 
 
 
 def warmed(fleet: Fleet, picker: Chooser) -> str:
-    """The pod that has the hot prefix."""
     fleet.wait_scraped()
     home = picker.warm(HOT)
     assert picker.picks(8, HOT) == {home: 8}
