@@ -25,13 +25,7 @@ _TIME = "2026-01-01T00:00:00Z"
 
 
 class MetricsStandIn(HttpStandIn):
-    """Answers what the test says; a metric that has no value is not found.
-
-    Attributes:
-        of_pods: By metric, the value of each pod that is asked for.
-        external: By metric, the value.
-        asked: Label selectors of pods that were asked for.
-    """
+    """Answers what the test says; a metric that has no value is not found."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__()

@@ -10,11 +10,7 @@ from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 
 class ModelServer(HttpStandIn):
-    """One stand-in; use it as a context manager.
-
-    Attributes:
-        requests: The bodies of the completions that it was asked for, in order.
-    """
+    """One stand-in; use it as a context manager."""
 
     def __init__(self, address: str, port: int, answer: Mapping[str, Any]) -> None:
         super().__init__(address, port)

@@ -48,12 +48,7 @@ class Backend:
 
 
 class Traffic(StandIn):
-    """Clients that ask for a host, or for a Service; use it as a context manager.
-
-    Attributes:
-        sent: What became of each request, in the order in which they ended.
-        port: Where all engines listen.
-    """
+    """Clients that ask for a host, or for a Service; use it as a context manager."""
 
     def __init__(
         self, cluster: Cluster, *namespaces: str, host: str = "", service: str = "", port: int

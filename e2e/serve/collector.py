@@ -14,13 +14,7 @@ METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 @dataclass(frozen=True)
 class Span:
-    """What is kept of a span.
-
-    Attributes:
-        service: Name of the program that sent it (`service.name`).
-        name: Its name.
-        trace: Id of its trace.
-    """
+    """What is kept of a span."""
 
     service: str
     name: str
@@ -28,12 +22,7 @@ class Span:
 
 
 class Collector:
-    """A server; threads of this process.
-
-    Attributes:
-        spans: Those that came, in order.
-        url: Its address.
-    """
+    """A server; threads of this process."""
 
     def __init__(self, address: str) -> None:
         self.spans: list[Span] = []

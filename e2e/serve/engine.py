@@ -57,11 +57,7 @@ class InstallationError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in the cache, there whole or not at all.
-
-    Attributes:
-        name: Its folder.
-    """
+    """A virtual environment in the cache, there whole or not at all."""
 
     name: str
 
@@ -85,12 +81,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Vllm(Environment):
-    """vLLM for processors.
-
-    Attributes:
-        version: Its release.
-        transfer: Whether NIXL is installed, too.
-    """
+    """vLLM for processors."""
 
     version: str = VLLM
     transfer: bool = True

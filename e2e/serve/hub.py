@@ -17,12 +17,7 @@ PORT = 8088
 
 
 class Hub:
-    """A server for one repository; threads of this process.
-
-    Attributes:
-        fetched: Names of the files that were sent, in order.
-        url: Its address, for `HF_ENDPOINT`.
-    """
+    """A server for one repository; threads of this process."""
 
     def __init__(self, address: str, repository: str, folder: Path, port: int = 0) -> None:
         """Serve a folder's files, on a free port by default."""

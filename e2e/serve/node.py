@@ -34,12 +34,7 @@ GPUS = "8"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands in the network.
-
-    Attributes:
-        number: 1 for the first.
-        enter: What is written before a command that runs there.
-    """
+    """Where a node stands in the network."""
 
     number: int
     enter: tuple[str, ...] = ()
@@ -63,14 +58,7 @@ class Place:
 
 
 class Node:
-    """A node of a cluster.
-
-    Attributes:
-        name: Its name.
-        cluster: What it belongs to.
-        directory: Its files. They are outside of the cluster's, which are removed while mounts
-            are still there.
-    """
+    """A node of a cluster."""
 
     def __init__(
         self,

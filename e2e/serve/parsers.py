@@ -68,11 +68,7 @@ CONFIG = {
 
 @dataclass(frozen=True, order=True)
 class CommandLine:
-    """Arguments of an engine.
-
-    Attributes:
-        serve: Whether `vllm serve` gets them, else the older program `api_server`.
-    """
+    """Arguments of an engine."""
 
     words: tuple[str, ...]
     serve: bool = True
@@ -83,13 +79,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a release says.
-
-    Attributes:
-        options: The options of `vllm serve`: spellings, number of values, choices.
-        metrics: The names of its metrics, on accelerators.
-        errors: Why it rejects a command line, empty where it takes it.
-    """
+    """What a release says."""
 
     options: list[dict[str, Any]]
     metrics: list[str]

@@ -46,15 +46,7 @@ class Prometheus:
         *,
         port: int | None = None,
     ) -> None:
-        """Start it.
-
-        Args:
-            cluster: The cluster.
-            namespace: Of the service.
-            objects: Those of the service.
-            more: Further scrape configurations.
-            port: Where it listens on the loopback device; None for any.
-        """
+        """Start it."""
         self._cluster = cluster
         self._namespace = namespace
         port = port or free_ports(1)[0]

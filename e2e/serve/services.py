@@ -11,8 +11,6 @@ from fusioninfer_pulumi import load, plan_service, render
 IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL = "tiny"
 
-"""What the claims of this folder need."""
-
 PROMPT = " ".join(f"the quick brown fox jumps over the lazy dog {n} times;" for n in range(20))
 """Longer than two blocks of the KV cache, which has 128 tokens a block on processors."""
 

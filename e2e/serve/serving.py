@@ -27,12 +27,7 @@ class StuckPodError(Exception):
 
 
 class Serving:
-    """A cluster and its nodes.
-
-    Attributes:
-        cluster: The cluster.
-        nodes: Those that its pods run on; one at first.
-    """
+    """A cluster and its nodes."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         """Start the first node; the files of all of them go into the directory."""

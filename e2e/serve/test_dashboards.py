@@ -40,15 +40,7 @@ LONG, POINTS = 150, 60
 
 @dataclass(frozen=True)
 class Scraped:
-    """A service that a Prometheus scrapes.
-
-    Attributes:
-        running: The cluster.
-        gateway: In front of the service, with the endpoint picker.
-        route: Address of a real Envoy Gateway with the service's HTTPRoute, and its pods.
-        prometheus: Scrapes all of them.
-        boards: Its dashboards, by the names of their files.
-    """
+    """A service that a Prometheus scrapes."""
 
     running: Serving
     gateway: Gateway

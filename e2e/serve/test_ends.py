@@ -32,12 +32,7 @@ LONG_TOKENS = CONTEXT - 100
 
 @dataclass(frozen=True)
 class Starting:
-    """A service of three roles of one pod each.
-
-    Attributes:
-        running: The cluster.
-        namespace: Of the service.
-    """
+    """A service of three roles of one pod each."""
 
     running: Serving
     namespace: str

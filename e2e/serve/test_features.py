@@ -43,16 +43,7 @@ PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 
 @dataclass(frozen=True)
 class Featured:
-    """A service of one pod that serves.
-
-    Attributes:
-        running: The cluster.
-        manifest: The service.
-        gateway: In front of it.
-        certificates: What the gateway shows, and who signed it.
-        hub: Where its model came from.
-        collector: Where its traces go.
-    """
+    """A service of one pod that serves."""
 
     running: Serving
     manifest: Object

@@ -33,11 +33,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A release, what it was asked, and what it said.
-
-    Attributes:
-        catalogue: Lines of models that are written for the newest release, else none.
-    """
+    """A release, what it was asked, and what it said."""
 
     release: str
     accepted: list[CommandLine]

@@ -35,15 +35,7 @@ LONG_TOKENS = 300
 
 
 class Stack:
-    """A service of two replicas that Pulumi has deployed, behind Envoy.
-
-    Attributes:
-        running: The cluster.
-        namespace: Of the service.
-        project: Pulumi's.
-        gateway: In front of the service.
-        image: Of the engines.
-    """
+    """A service of two replicas that Pulumi has deployed, behind Envoy."""
 
     def __init__(self, running: Serving) -> None:
         self.running = running

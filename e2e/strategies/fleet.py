@@ -36,19 +36,10 @@ class Fleet(Lifetime):
 
     The pods are real objects, made by LeaderWorkerSet of what the library renders. The engines'
     port is one that nothing on this machine listens on, and the generated pool follows it.
-
-    Attributes:
-        engines: The stand-ins by the names of their pods.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
-        """Decide what will run.
-
-        Args:
-            cluster: Where the pods are.
-            namespace: That of the service.
-            service: Changes the service of one role with two single-node replicas.
-        """
+        """Decide what will run."""
         self.cluster = cluster
         self.namespace = namespace
         self.engines: dict[str, Engine] = {}
@@ -70,12 +61,7 @@ class Fleet(Lifetime):
         return made
 
     def deploy(self, *names: str, pods: int) -> None:
-        """Apply services whole and man their serving pods and workers.
-
-        Args:
-            names: The services.
-            pods: How many pods they make, without pickers.
-        """
+        """Apply services whole and man their serving pods and workers."""
         for name in names:
             self.cluster.apply(objects_of(self.manifest(name)))
         selector = "leaderworkerset.sigs.k8s.io/name"
@@ -112,13 +98,7 @@ class Fleet(Lifetime):
         )
 
     def routing(self, version: str, change: Change = same, **router: Any) -> list[Object]:
-        """Apply what a router becomes, and return it as the API server stores it.
-
-        Args:
-            version: Which picker.
-            change: Changes the service before it is rendered.
-            router: The router role.
-        """
+        """Apply what a router becomes, and return it as the API server stores it."""
         own = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
         manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
