@@ -33,14 +33,7 @@ Change = Callable[[list[Object]], list[Object]]
 
 @dataclass(frozen=True)
 class Case:
-    """A service and the only nodes that it may use.
-
-    Attributes:
-        title: What is shown when it fails.
-        service: The service, as a user writes it.
-        pools: Its nodes.
-        change: Breaks its objects, for the negative control.
-    """
+    """A service and the only nodes that it may use."""
 
     title: str
     service: Object
@@ -49,12 +42,10 @@ class Case:
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
-        """The service's plan."""
         return inputs.plan_of(self.service)
 
     @functools.cached_property
     def model(self) -> Capacity:
-        """What the library says will run."""
         return compute_capacity(self.plan, self.pools)
 
 
@@ -109,12 +100,7 @@ class Bound:
 
 
 def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
-    """Schedule all cases side by side, wait until nothing more is bound, and clear up.
-
-    Args:
-        cluster: Where.
-        cases: The services; each gets a name of its own.
-    """
+    """Schedule all cases side by side, wait until nothing more is bound, and clear up."""
     namespace = cluster.new_namespace("cases")
     named = {f"case-{index}": case for index, case in enumerate(cases)}
     try:

@@ -42,7 +42,6 @@ _SHOWN = 3
 
 @pytest.fixture(scope="module")
 def room(cluster: Cluster) -> Iterator[str]:
-    """A namespace for objects that are never stored."""
     name = cluster.new_namespace()
     yield name
     cluster.delete_namespace(name)
@@ -62,7 +61,6 @@ def own_rules() -> frozenset[str]:
 
 
 def read(documents: Sequence[Any]) -> Source:
-    """An input as `check` reads it."""
     source = Source("f")
     named = [(Origin("f", number), each) for number, each in enumerate(documents, start=1)]
     plan_documents(source, load_documents(named, allow_lossy=True))

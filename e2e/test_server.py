@@ -93,7 +93,6 @@ def _service(
     spec: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Object:
-    """A service of one role; more fields of its container, of its pods and of the role."""
     role = inputs.role("worker", "worker", nodes=nodes, **more)
     pod = role["template"]["spec"]
     pod |= spec or {}

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     latest,
     live_objects,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import CollectedService, collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services
 from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
@@ -125,7 +125,7 @@ class InferenceService(pulumi.ComponentResource):
         super().__init__(TOKEN, name, recorded_inputs(written, self.plan), opts)
         collected = collect_services.get()
         if collected is not None:
-            collected.append(CollectedService(name, written, self.plan))
+            collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
             shown = drop_ignored(self.plan.findings, ignored)
