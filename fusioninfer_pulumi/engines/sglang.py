@@ -243,18 +243,6 @@ class Sglang(Engine):
         True,
         "SGLang serves metrics only with --enable-metrics; add it to the arguments",
     )
-    # Renamed without a word in the help of the old one (`ServerArgs`, by release).
-    successors: Mapping[str, str] = {
-        "--max-micro-batch-size": "--pp-max-micro-batch-size",
-        "--nsa-decode": "--nsa-decode-backend",
-        "--nsa-prefill": "--nsa-prefill-backend",
-        "--kt-amx-method": "--kt-method",
-        "--kt-amx-weight-path": "--kt-weight-path",
-        "--oltp-traces-endpoint": "--otlp-traces-endpoint",
-        "--speculative-ngram-branch-length": "--speculative-ngram-max-trie-depth",
-        "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
-        "--enable-deepep-waterfill": "--enable-waterfill",
-    }
     multi_node = SglangNodes()
     kv_cache = SglangKvCache()
 
