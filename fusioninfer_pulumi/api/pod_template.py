@@ -41,7 +41,9 @@ def pod_template_findings(
                 yield error(FIELD_WITHOUT_EFFECT, (*at, "metadata", key), message)
         pod_labels = metadata.get("labels")
         if isinstance(pod_labels, Mapping):
-            yield from reserved_key_findings((*at, "metadata", "labels"), pod_labels)
+            owned = labels.OWNED_LABELS | labels.LWS_OWNED_LABELS
+            used = [key for key in pod_labels if key in owned]
+            yield from reserved_key_findings((*at, "metadata", "labels"), used)
     if isinstance(spec, Mapping):
         yield from _containers((*at, "spec"), spec, serving)
     elif spec is None:
