@@ -201,7 +201,9 @@ def test_summary_describes_the_strategy() -> None:
         return router.epp.summary
 
     alone = words(routed(scorers={"prefix-cache": 100}))
-    assert alone == "requests with the longest shared prefix go to the same pod"
+    assert (
+        alone == "each request goes to the pod with the highest score: 100 x longest shared prefix"
+    )
     assert words(routed()) == (
         "each request goes to the pod with the highest score: 3 x longest shared prefix + "
         "2 x most free KV cache + 2 x fewest waiting requests"
