@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 def leader_launch(
     container: dict[str, Any], launcher: str, nodes: int, *, is_leader: bool = True
 ) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
+    made = launch(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
+    return None if made is None else replace(made, note=None)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
