@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.program.project_files import (
     Project,
     StackConfig,
@@ -107,9 +106,8 @@ def run_program(
     descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
     with os.fdopen(descriptor, "rb") as printed:
         try:
-            with working(f"{folder}: running the program"):
-                request = Request(project, config, secrets, limit, path)
-                outcome = _outcome(child.main, request, hidden, printed)
+            request = Request(project, config, secrets, limit, path)
+            outcome = _outcome(child.main, request, hidden, printed)
         except ProgramError as problem:
             outcome = problem.findings
         finally:
