@@ -74,6 +74,7 @@ class Change:
         plans: The services after, as far as they are known.
         objects: The objects of both sides.
         lws: The LeaderWorkerSets of both sides.
+        pairs: The prefill and decode ones of both sides, by service.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
         freed: LeaderWorkerSets that a lower partition lets restart.
@@ -86,6 +87,7 @@ class Change:
         news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.steps[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
+        self.pairs = _pair_lws(self.lws[0]), _pair_lws(self.lws[1])
         self.edits = list(_edits(olds, news))
         self.freed = find_released(self.lws, self.steps, self.edits)
 
@@ -134,7 +136,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
 
 def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
     """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before, after = (list(_pair_lws(side, service)) for side in change.lws)
+    before, after = (side.get(service, []) for side in change.pairs)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
     epp = plan.picker.epp if plan is not None and plan.picker is not None else None
@@ -142,12 +144,14 @@ def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
     yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
 
-def _pair_lws(lws: Objects, service: Service) -> Iterator[PairLws]:
+def _pair_lws(lws: Objects) -> dict[Service, list[PairLws]]:
+    pairs: dict[Service, list[PairLws]] = {}
     for key, manifest in lws.items():
         gang, containers = pod_group_reference(manifest), get_containers(manifest)
         pair = read_pair_lws(key.name, get_labels(manifest), gang, containers)
-        if pair is not None and service_of(key, manifest) == service:
-            yield pair
+        if pair is not None:
+            pairs.setdefault(service_of(key, manifest), []).append(pair)
+    return pairs
 
 
 def _with_live_replicas(olds: Objects, news: Objects, steps: Steps) -> tuple[Objects, list[str]]:
