@@ -55,7 +55,7 @@ def _normal(manifest: Manifest) -> Manifest:
 def workloads(plan: ServicePlan) -> Iterator[Manifest]:
     """Yield PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
     for gang in plan.gangs:
-        yield pod_group(plan.meta, gang)
+        yield pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
     transfers = (role.pods.kv for role in running)
     yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])

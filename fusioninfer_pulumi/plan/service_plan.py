@@ -17,7 +17,6 @@ from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
     RoleDemand,
-    capacity,
     group_capacity,
     pools_for_gpus,
 )
@@ -185,10 +184,7 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         for role in plan.roles
     ]
     form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
-    if plan.shape.groups is not None:
-        running = group_capacity(demands, form, pools, plan.shape.groups)
-    else:
-        running = capacity(demands, form, pools)
+    running = group_capacity(demands, form, pools, plan.shape.groups)
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
     return replace(running, exact=False) if bound_to_network else running
