@@ -47,13 +47,6 @@ def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
 
 
-def add_volumes(spec: Mapped, volumes: Sequence[Mapped]) -> Manifest:
-    """Return a pod spec with more volumes after its own."""
-    if not volumes:
-        return dict(spec)
-    return {**spec, "volumes": [*(spec.get("volumes") or ()), *volumes]}
-
-
 def mounted(container: Mapped, path: str) -> Mapped | None:
     """Return the mount at a path, None without one."""
     for mount in container.get("volumeMounts") or ():
@@ -70,19 +63,15 @@ def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
-def memory(limit: str | None) -> Manifest:
-    """Return the `emptyDir` in memory, with a size limit if there is one."""
-    return {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
-
-
 def shared_memory(
-    spec: Mapped, container: Mapped, source: Mapped
+    spec: Mapped, container: Mapped, limit: str | None
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
     None if the container mounts something there already, or if the pod uses the host's IPC
     namespace, which has the host's shared memory.
     """
+    source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
     return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
 
 

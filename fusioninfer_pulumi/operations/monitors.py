@@ -82,14 +82,13 @@ def monitors(
         yield _pod_monitor(meta, role, monitoring)
     if not monitoring.picker or routing is None or routing.picker is None:
         return
-    meta, endpoint = router_meta(meta, routing.name), dict[str, Any]()
-    if routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED:
-        token = monitoring.args.picker_token
-        endpoint = {"bearerTokenFile": _OWN_TOKEN}
-        if token is not None:
-            credentials = {"name": token.name, "key": token.key}
-            endpoint = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    endpoint |= {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
+    meta, token = router_meta(meta, routing.name), monitoring.args.picker_token
+    endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
+    if routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is None:
+        endpoint["bearerTokenFile"] = _OWN_TOKEN
+    elif routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is not None:
+        credentials = {"name": token.name, "key": token.key}
+        endpoint["authorization"] = {"type": "Bearer", "credentials": credentials}
     selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
     spec = {"selector": {"matchLabels": selector}, "endpoints": [_scraped(monitoring, endpoint)]}
     built = metadata(meta, object_names.epp_monitor(meta.service))

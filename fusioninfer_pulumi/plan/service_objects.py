@@ -20,14 +20,9 @@ from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
 
 
 def render(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return every object of a service.
+    """Return every object of a service in apply order.
 
-    Args:
-        plan: The service.
-
-    Returns:
-        The objects in apply order: PodGroups before their pods, and backends before what routes to
-        them.
+    PodGroups precede their pods, and backends precede what routes to them.
 
     Raises:
         InvalidServiceError: The plan has errors.

@@ -30,19 +30,15 @@ class RoleMemory(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """Heads of `row`."""
-        ...
 
     def row(self) -> Sequence[str]:
         """Return a row of the table for people."""
-        ...
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the same for programs."""
-        ...
 
     def change(self, new: Any) -> str | None:
         """Describe what an update to another memory of the same role changes; None for nothing."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -147,10 +147,8 @@ def _protocol(
     if chosen is None and setup is not None:
         chosen = protocol(setup.names)
         if chosen is None:
-            message = (
-                f"unknown protocol for {setup.name}, defaults to {known[0]}; set one of "
-                f"{', '.join(known)}"
-            )
+            message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
+            message = f"{message}; set one of {', '.join(known)}"
             return known[0], [warning(SIDECAR_PROTOCOL, at, message)]
     chosen = chosen or known[0]
     if chosen not in known:

@@ -229,12 +229,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def pod_template(epp: EppPlan) -> Manifest:
     """Return the generated pod template, without the user's overrides."""
     secret = epp.args.tls.secret_name
-    volumes: list[Manifest] = [
-        {
-            "name": CONFIG_VOLUME,
-            "configMap": {"name": epp.config_name},
-        }
-    ]
+    volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:
         volumes.append({"name": CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
     # The endpoint picker reads its configuration once, when it starts.
