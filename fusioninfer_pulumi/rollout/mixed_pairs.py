@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, LoadFailure
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import (
     PairState,
@@ -104,7 +104,8 @@ def describe_mixed_pairs(
             if verdict.state is PairState.COMPATIBLE:
                 continue
             engine = decode.command.engine
-            setting = engine and engine.kv_cache.missing_recompute_setting(decode.command)
+            fails = engine and engine.kv_cache.load_failure(decode.command) is LoadFailure.FAILS
+            setting = engine.kv_cache.recompute_setting if engine and fails else ""
             remedy = f"before this update, add {setting}" if setting else ""
             clients = verdict.clients or "it is unknown whether decode can use these KV caches"
             key = verdict.state.value, clients, remedy, verdict.source
