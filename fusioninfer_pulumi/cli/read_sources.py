@@ -87,7 +87,11 @@ def read_sources(
 def _manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> Source:
     parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
-    source.remarks = [located for input_ in inputs for located in input_.unreadable]
+    source.documents = [
+        PlannedDocument(located[0], findings=(located,))
+        for input_ in inputs
+        for located in input_.unreadable
+    ]
     source.texts = {text.text.file: text.text.content for text in parsed}
     if parsed:
         plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
