@@ -143,9 +143,8 @@ def _is_service(read: LoadedDocument) -> bool:
 
 
 def _ignored(origin: Origin, location: Location, why: str) -> LoadedDocument:
-    return LoadedDocument(
-        origin, remarks=((origin, info(NO_SERVICE, location, f"ignored: {why}")),)
-    )
+    finding = info(NO_SERVICE, location, f"ignored: {why}")
+    return LoadedDocument(origin, remarks=((origin, finding),))
 
 
 def _is_manifest(raw: Any) -> bool:

@@ -113,7 +113,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """The importer of a document's kind, or of the platform that it configures; None without one."""
+    """The importer of a document's kind, or of the platform that it configures."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None
