@@ -37,10 +37,7 @@ def report(
 ) -> None:
     """Writes findings: text to standard error, other forms to standard output.
 
-    Args:
-        findings: Findings, each after the origin of its document.
-        texts: The texts that were read, by their files.
-        form: `text`, `json`, `github` or `sarif`.
+    `texts` are those that were read, by their files; `form` is `text`, `json`, `github` or `sarif`.
     """
     lines = Lines(texts)
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]

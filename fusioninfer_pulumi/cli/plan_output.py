@@ -205,8 +205,8 @@ def gang_text(plan: ServicePlan) -> str:
         return "none: pods are scheduled one by one"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
     named = f"PodGroup {gang.pod_group}"
-    if plan.groups is not None:
-        pods = plan.total_pods // plan.groups
+    if plan.shape.groups is not None:
+        pods = plan.total_pods // plan.shape.groups
         size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
         last = plan.gangs[-1].pod_group
         named += f" … {last}" if last != gang.pod_group else ""

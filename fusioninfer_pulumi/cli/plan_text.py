@@ -42,13 +42,10 @@ def print_plans(
     old: str = "",
     explain: bool = False,
 ) -> None:
-    """Prints plans to standard output.
+    """Prints plans, and the free capacity of the node pools, to standard output.
 
-    Args:
-        views: The services.
-        pools: Free capacity of the node pools, None without an inventory.
-        old: The source from which the views' updates begin.
-        explain: Whether to print where each value of generated containers comes from.
+    `old` names the source from which the views' updates begin. `explain` prints where each value of
+    generated containers comes from.
     """
     with console(sys.stdout) as screen:
         for number, view in enumerate(views):
@@ -182,16 +179,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
     if plan.routing is not None:
-        router, ports = plan.routing, f"port {plan.routing.backend['port']}"
-        stations = request_path(plan)
-        if router.picker is not None:
-            ports, epp = router.picker.pool.ports_text, router.picker.epp
-            stations.append(f"endpoint picker {epp.name} ({epp.family.name})")
-        # Only the leader of a replica serves requests.
-        counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
-        one = len(counts) == 1 and counts[0].startswith("1 ")
-        pods = f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"
-        table.add_row("Requests", " -> ".join([*stations, pods]))
+        table.add_row("Requests", _requests(plan, plan.routing))
     if plan.routing is not None and plan.picker is not None:
         table.add_row("Strategy", plan.picker.epp.summary)
         route = plan.routing.route
@@ -297,3 +285,18 @@ def _router_url(plan: ServicePlan, router: Routing) -> str:
     if address.host is None:
         return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
     return address.url(str(plain(address.host)))
+
+
+def _requests(plan: ServicePlan, router: Routing) -> str:
+    """What a request passes, with the pods that serve it."""
+    stations = request_path(plan)
+    if router.picker is not None:
+        ports, epp = router.picker.pool.ports_text, router.picker.epp
+        stations.append(f"endpoint picker {epp.name} ({epp.family.name})")
+    else:
+        ports = f"port {router.backend['port']}"
+    # Only the leader of a replica serves requests.
+    counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
+    one = len(counts) == 1 and counts[0].startswith("1 ")
+    pods = f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"
+    return " -> ".join([*stations, pods])
