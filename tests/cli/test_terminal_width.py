@@ -34,7 +34,7 @@ def test_difference_is_wrapped_between_words(width: int, *, color: bool) -> None
         shown = shown.replace(code, "")
     assert "\x1b" not in shown
     assert all(len(line) <= width for line in shown.splitlines())
-    words = "0-a-role-with-a-long-name-39..0-a-role-with-a-long-name-0"
+    words = "0-a-role-with-a-long-name-0..0-a-role-with-a-long-name-39"
     assert words in shown
     assert "containers[vllm].image:" in shown
 
