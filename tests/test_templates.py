@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
-from fusioninfer_pulumi.cli.installation import Repository, release_tag
+from fusioninfer_pulumi.cli.installation import release_tag, repository
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.extras import ADDRESS
@@ -80,13 +80,13 @@ def test_python_projects_requirements_are_those_of_its_files() -> None:
 )
 def test_only_released_versions_are_pinned_by_tag(version: str, tag: str | None) -> None:
     assert release_tag(version) == tag
-    repository = Repository(revision=tag)
-    core, capacity = repository.requirements()
+    source = repository(revision=tag)
+    core, capacity = source.requirements
     assert core == f"fusioninfer-pulumi @ {ADDRESS}" + (f"@{tag}" if tag else "")
     assert capacity == core.replace("pulumi @", "capacity @") + "#subdirectory=capacity"
     # Pulumi takes the latest tag where no version is named, and the default branch for 0.0.0.
     url = ADDRESS.removeprefix("git+")
-    assert repository.plugin() == {"packages": {"fusioninfer": f"{url}@{tag or '0.0.0'}"}}
+    assert source.plugin == {"packages": {"fusioninfer": f"{url}@{tag or '0.0.0'}"}}
 
 
 def test_install_commands_of_pages_are_those_of_the_code() -> None:

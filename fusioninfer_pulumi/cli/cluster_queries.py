@@ -25,12 +25,8 @@ SECONDS = 60.0
 def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
     """Adds findings about the cluster: quotas, gang backends, referenced objects.
 
-    Sources with errors are skipped: those errors must be fixed first.
-
-    Args:
-        sources: The inputs of the command.
-        context: Context of the kubeconfig, None for the current one.
-        dry_run: Whether to dry-run the services' objects on the API server and add its errors.
+    Sources with errors are skipped: those errors must be fixed first. `context` is one of the
+    kubeconfig. With `dry_run` the services' objects are sent to the API server, too.
     """
     option = "--server" if dry_run else "--cluster"
     valid = [source for source in sources if not source.has(Severity.ERROR)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
-from fusioninfer_pulumi.cli.source import (
-    OPTION_OUT_OF_PLACE,
-    PlannedDocument,
-    Source,
-    objects_of,
-)
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, closest_name, error, shown
+from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
+from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
@@ -64,15 +60,17 @@ def plan(options: argparse.Namespace) -> int:
         updates = _updates(options, sources)
         if updates is None:
             return 2
-    documents = [
-        (source, document)
-        for source in sources
-        for document in source.planned
-        if document.plan is not None
-    ]
+    documents = [(source, document) for source in sources for document in source.planned]
+    shows_infos = options.verbose or options.output != "text"
     views = []
     for number, (source, document) in enumerate(documents):
-        item = _shown(options, document)
+        assert document.plan is not None, "only planned documents are listed"
+        findings = tuple(
+            finding
+            for _, finding in document.findings
+            if shows_infos or finding.severity is not Severity.INFO
+        )
+        item = replace(document.plan, findings=findings)
         views.append(
             PlanView(
                 item,
@@ -123,7 +121,7 @@ def _updates(
         if located[1].severity is Severity.ERROR
     ]
     if invalid:
-        report(invalid, _texts([old]))
+        report(invalid, old.texts)
         return None
     plans = old.plans, [plan for source in new for plan in source.plans]
     return timelines(objects, [item for items in new_objects for item in items], plans)
@@ -165,7 +163,12 @@ def convert(options: argparse.Namespace) -> int:
         # Finds services that cannot be built, which are not printed.
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
-            source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
+            from fusioninfer_pulumi.api.service import KIND
+            from fusioninfer_pulumi.loading.importer import importers
+
+            kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
+            message = f"no service found; supported kinds: {', '.join([KIND, *kinds])}"
+            source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
     if _report_findings(options, sources):
         return 2
     (source,) = sources
@@ -184,15 +187,6 @@ def convert(options: argparse.Namespace) -> int:
         return 0
     print_objects(manifests, options.output)
     return 0
-
-
-def _converted_kinds() -> str:
-    """Returns the message of `convert` without a service."""
-    from fusioninfer_pulumi.api.service import KIND
-    from fusioninfer_pulumi.loading.importer import importers
-
-    kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
-    return f"no service found; supported kinds: {', '.join([KIND, *kinds])}"
 
 
 def place(options: argparse.Namespace) -> int:
@@ -244,20 +238,14 @@ def init(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
-    unplaced = options.inventory is None and options.previous is None
-    sources = read_sources(options.sources, options, several_stacks=unplaced)
-    if not unplaced:
-        _place_all(options, sources)
+    sources = read_sources(options.sources, options, several_stacks=options.inventory is None)
+    _place_all(options, sources)
     if options.server or options.context is not None:
         # Importing the client takes long.
         from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)
-    if options.output == "text":
-        return 2 if _report_findings(options, sources) else 0
-    stopped = _finish_findings(options, sources)
-    report(_visible(options, sources), _texts(sources), options.output)
-    return 2 if stopped else 0
+    return 2 if _report_findings(options, sources, form=options.output) else 0
 
 
 def rules(options: argparse.Namespace) -> int:
@@ -343,24 +331,22 @@ def _engine_notes(
     for plan in plans:
         for engine in plan.engines:
             key = (plan.service, engine.role)
-            removed, added = (
-                ", ".join(sorted(images.get(key, set()) - others.get(key, set())))
-                for images, others in ((before, after), (after, before))
-            )
+            removed, added = before[key] - after[key], after[key] - before[key]
             if engine.default and removed and added:
-                yield f"{engine.role}: engine {removed} -> {added} (new default)"
+                change = f"{', '.join(sorted(removed))} -> {', '.join(sorted(added))}"
+                yield f"{engine.role}: engine {change} (new default)"
 
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
     """The images of each role's containers, by service and role."""
     from fusioninfer_pulumi.cli.diff.manifests import at, label
 
-    images: dict[tuple[str, str], set[str]] = {}
+    images: dict[tuple[str, str], set[str]] = defaultdict(set)
     for item in objects:
         key = label(item, labels.SERVICE), label(item, labels.ROLE_NAME)
         pods = at(item, "spec", "leaderWorkerTemplate", "workerTemplate", "spec")
         containers = at(pods, "containers") or ()
-        images.setdefault(key, set()).update(str(item.get("image")) for item in containers)
+        images[key].update(str(item.get("image")) for item in containers)
     return images
 
 
@@ -369,18 +355,14 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
 
     Returns the placement of the first source, which holds the manifests.
     """
-    placed = [_place(options, source) for source in sources]
-    return placed[0]
-
-
-def _place(options: argparse.Namespace, source: Source) -> PlacementResult | None:
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source
 
-        return place_source(source, options.inventory, options.previous)
+        results = [place_source(item, options.inventory, options.previous) for item in sources]
+        return results[0]
     if options.previous is not None:
         message = "has no effect without --inventory"
-        source.add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
+        sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
     return None
 
 
@@ -390,58 +372,37 @@ def _report_findings(
     *,
     deciding: Sequence[Source] | None = None,
     quiet: bool = False,
+    form: str = "text",
 ) -> bool:
-    """Prints findings, if not `quiet` or if they stop the command, and returns whether they do."""
-    stopped = _finish_findings(options, sources, deciding)
-    if stopped or not quiet:
-        report(_visible(options, sources), _texts(sources))
-    return stopped
+    """Drops ignored warnings, prints the other findings, and returns whether they stop the command.
 
-
-def _texts(sources: Sequence[Source]) -> dict[str, str]:
-    """The texts that were read, by their files."""
-    return {file: text for source in sources for file, text in source.texts.items()}
-
-
-def _finish_findings(
-    options: argparse.Namespace, sources: Sequence[Source], deciding: Sequence[Source] | None = None
-) -> bool:
-    """Drops ignored warnings, and returns whether findings stop the command.
-
-    Only findings of `deciding` stop it, by default of all sources.
+    Args:
+        options: The command line.
+        sources: The inputs.
+        deciding: Those whose findings stop the command, by default all.
+        quiet: Whether to print nothing if the command goes on.
+        form: The form of what is printed, as for `report`.
     """
-    deciding_sources = sources if deciding is None else deciding
+    deciding = sources if deciding is None else deciding
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        deciding_sources[-1].add(deciding_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
+        deciding[-1].add(deciding[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    findings = [finding for source in deciding_sources for _, finding in source.findings]
-    deciding_sources[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
+    findings = [finding for source in deciding for _, finding in source.findings]
+    deciding[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
-    strict = options.strict and any(source.has(Severity.WARNING) for source in deciding_sources)
-    return strict or any(source.has(Severity.ERROR) for source in deciding_sources)
-
-
-def _visible(
-    options: argparse.Namespace, sources: Sequence[Source]
-) -> list[tuple[Origin, Finding]]:
-    """Findings that are printed: infos only with `--verbose`."""
-    return [
-        (origin, finding)
-        for source in sources
-        for origin, finding in source.findings
-        if options.verbose or finding.severity is not Severity.INFO
-    ]
-
-
-def _shown(options: argparse.Namespace, document: PlannedDocument) -> ServicePlan:
-    """The plan with the findings that are printed with it, at the fields that the user wrote."""
-    assert document.plan is not None, "the caller has checked it"
-    all_shown = options.verbose or options.output != "text"
-    findings = tuple(
-        finding
-        for _, finding in document.findings
-        if all_shown or finding.severity is not Severity.INFO
+    stopping = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}
+    stopped = any(
+        finding.severity in stopping for source in deciding for _, finding in source.findings
     )
-    return replace(document.plan, findings=findings)
+    if stopped or not quiet:
+        visible = [
+            (origin, finding)
+            for source in sources
+            for origin, finding in source.findings
+            if options.verbose or finding.severity is not Severity.INFO
+        ]
+        texts = {file: text for source in sources for file, text in source.texts.items()}
+        report(visible, texts, form)
+    return stopped

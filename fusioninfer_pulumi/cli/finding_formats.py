@@ -37,10 +37,7 @@ def report(
 ) -> None:
     """Writes findings: text to standard error, other forms to standard output.
 
-    Args:
-        findings: Findings, each after the origin of its document.
-        texts: The texts that were read, by their files.
-        form: `text`, `json`, `github` or `sarif`.
+    `texts` are those that were read, by their files; `form` is `text`, `json`, `github` or `sarif`.
     """
     lines = Lines(texts)
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
@@ -111,25 +108,21 @@ def to_json(located: Sequence[Located]) -> list[dict[str, Any]]:
 
 def to_github(located: Sequence[Located]) -> str:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
-    return "".join(f"{_github(place)}\n" for place in located)
+    lines = []
+    for file, line, finding in located:
+        places = {"file": file, "line": line, "title": finding.rule}
+        properties = ",".join(
+            f"{key}={_escape(str(value), ':,')}"
+            for key, value in places.items()
+            if value is not None
+        )
+        text = _escape(finding_text(finding))
+        lines.append(f"::{_COMMANDS[finding.severity]} {properties}::{text}\n")
+    return "".join(lines)
 
 
-def _github(place: Located) -> str:
-    places = {"file": place.file, "line": place.line, "title": place.finding.rule}
-    properties = ",".join(
-        f"{key}={_property(str(value))}" for key, value in places.items() if value is not None
-    )
-    return (
-        f"::{_COMMANDS[place.finding.severity]} {properties}::{_data(finding_text(place.finding))}"
-    )
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape(text: str, more: str = "") -> str:
+    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{more}" else c for c in text)
 
 
 def to_sarif(located: Sequence[Located]) -> dict[str, Any]:
@@ -163,7 +156,10 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _result(located: Located, index: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(located.file)}}
+    path = Path(located.file)
+    # File names need not be UTF-8, so their bytes are quoted.
+    uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
+    place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if located.line is not None:
         place["region"] = {"startLine": located.line}
     location: dict[str, Any] = {"physicalLocation": place}
@@ -176,12 +172,6 @@ def _result(located: Located, index: int) -> dict[str, Any]:
         "message": {"text": finding_text(located.finding)},
         "locations": [location],
     }
-
-
-def _uri(file: str) -> str:
-    path = Path(file)
-    # File names need not be UTF-8, so their bytes are quoted.
-    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
 
 
 class Lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import io
 import os
 import re
@@ -264,9 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _prepare_streams()
     if arguments is None:
-        # Saves a tenth of the time: garbage collections find nothing while modules are loaded, and
-        # pydantic would read the metadata of all packages to find plugins.
-        gc.set_threshold(100_000)
+        # Pydantic would read the metadata of all packages to find plugins.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         words = sys.argv[1:] if arguments is None else arguments

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.cli.plan_output import PlanView, plain
+from fusioninfer_pulumi.cli.plan_output import PlanView, gang_text, request_path
 from fusioninfer_pulumi.findings import one_line
-from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -35,24 +34,24 @@ def mermaid(views: Sequence[PlanView]) -> str:
 
 
 def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
-    *hops, last = _stations(plan)
+    *hops, last = request_path(plan)
     entry = f"{prefix}entry"
     groups = "" if plan.shape.groups is None else f", {_count(plan.shape.groups, 'group')}"
     size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
     yield from _subgraph(f"{prefix}service", f"{title}{groups}: {size}", "LR")
     for number, label in enumerate(hops):
-        yield _box(f"{prefix}hop{number}", *label)
-    yield _box(entry, *last)
+        yield _box(f"{prefix}hop{number}", label)
+    yield _box(entry, last)
     if plan.routing is not None and plan.picker is not None:
         strategy = plan.routing.args.strategy
         label = _label("endpoint picker", *(() if strategy is None else (strategy.value,)))
         yield f'{entry} -. chooses the pod .-> {prefix}picker("{label}")'
-    gang = _gang(plan)
-    if gang is not None:
-        yield from _subgraph(f"{prefix}gang", gang, "LR")
+    has_gang = plan.gang is not None or plan.shape.local_queue is not None
+    if has_gang:
+        yield from _subgraph(f"{prefix}gang", f"Gang: {gang_text(plan)}", "LR")
     for number, role in enumerate(plan.roles):
         yield from _role(f"{prefix}role{number}", plan.service, role)
-    if gang is not None:
+    if has_gang:
         yield "end"
     yield from _arrows(plan, entry, prefix)
     yield "end"
@@ -88,25 +87,6 @@ def _arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
             yield f"{prefiller} == KV cache ==> {decoder}"
 
 
-def _stations(plan: ServicePlan) -> Iterator[Sequence[str]]:
-    """Labels of what a request passes, the pool or Service of the pods last."""
-    router = plan.routing
-    if router is not None and router.route is not None:
-        for parent in router.parents:
-            yield "Gateway", parent.name
-        yield "HTTPRoute", *(str(plain(host)) for host in router.route.hostnames or ())
-    elif router is not None and router.external_routes:
-        yield "HTTPRoute", *(str(ref.name) for ref in router.external_routes)
-    elif router is not None and router.routed_by is not None:
-        yield "route of", router.routed_by
-    if plan.picker is not None:
-        yield "InferencePool", plan.picker.pool.ports_text
-        return
-    entries = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
-    port = (f"port {entries[0].pods.port}",) if entries else ()
-    yield "Service", object_names.serving_service(plan.service), *port
-
-
 def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
     number = _count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
     lws = "".join(f" in {lws.name}" for lws in role.lws if lws.ordinal is None)
@@ -120,18 +100,6 @@ def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
         for index, replica in enumerate(replicas):
             yield _box(f"{box}_{index}", replica, size)
     yield "end"
-
-
-def _gang(plan: ServicePlan) -> str | None:
-    if plan.shape.local_queue is not None:
-        return f"LocalQueue {plain(plan.shape.local_queue)}: admits each replica as a whole"
-    if plan.gang is None:
-        return None
-    pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators
-    minimum = f"{_count(pods, 'pod')}, {_count(accelerators, 'GPU')} start together"
-    return (
-        f"{len(plan.gangs)} gangs, each: {minimum}" if len(plan.gangs) > 1 else f"gang: {minimum}"
-    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.installation import Environment, Repository, installed_from
+from fusioninfer_pulumi.cli.installation import Installation, installed_from, repository
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.presets.model_service import model_service
@@ -42,7 +42,7 @@ class NewProject:
     gpus: int | None = None
     prefill_decode: bool = False
     asks: bool = False
-    source: Repository | Environment = field(default_factory=installed_from)
+    source: Installation = field(default_factory=installed_from)
 
     def files(self, language: str) -> dict[str, str]:
         """The texts of its files, by their names."""
@@ -65,7 +65,7 @@ class NewProject:
             "test_service.py": _TEST.replace("MODEL", _quoted(self.defaults["model"]))
             .replace("ACCELERATOR", _quoted(self.defaults["accelerator"]))
             .replace("REPLICAS", str(3 + self.prefill_decode)),
-            "requirements.txt": "\n".join([*self.source.requirements(), "pytest>=8.2", ""]),
+            "requirements.txt": "\n".join([*self.source.requirements, "pytest>=8.2", ""]),
             ".gitignore": ".venv/\n.pulumi/\n__pycache__/\n.pytest_cache/\n",
         }
 
@@ -87,7 +87,7 @@ class NewProject:
         program = {
             "runtime": "yaml",
             **self._config("YAML"),
-            **self.source.plugin(),
+            **self.source.plugin,
             **({"config": types} if self.asks else {}),
             "resources": {
                 "llm": {
@@ -133,7 +133,7 @@ TEMPLATE = NewProject(
     description="${DESCRIPTION}",
     defaults={"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": _REPLICAS},
     asks=True,
-    source=Repository(),
+    source=repository(),
 )
 
 

@@ -1,4 +1,4 @@
-"""`plan --output json`: one service's plan, with stable keys."""
+"""`plan --output json`: one service's plan, with stable keys; and what other outputs share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.cli.finding_formats import finding_json
-from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
@@ -152,3 +154,66 @@ def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
         "subGroupPolicy": spec.get("subGroupPolicy"),
         "minimumGpus": gang.min_accelerators,
     }
+
+
+def request_path(plan: ServicePlan) -> list[str]:
+    """What a request passes before the pods; the InferencePool or Service last."""
+    router, namespace = plan.routing, plan.namespace
+    if router is None:
+        return [f"Service {object_names.serving_service(plan.service)}"]
+    stations = ["no route"]
+    if router.route is not None:
+        hosts = [str(plain(host)) for host in router.route.hostnames or ()]
+        gateways = [
+            f"{_prefix(parent.namespace, namespace)}{parent.name}"
+            f"{'' if parent.section is None else f' ({parent.section})'}"
+            for parent in router.parents
+        ]
+        stations = [
+            ", ".join(hosts) or "any host",
+            f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
+            f"HTTPRoute {router.route.name}",
+        ]
+    elif router.routed_by is not None:
+        stations = [f"the route of service {router.routed_by}"]
+    elif router.external_routes:
+        stations = [f"HTTPRoute {external_routes(plan, router)} (managed elsewhere)"]
+    return [*stations, f"{router.backend['kind']} {router.backend['name']}"]
+
+
+def external_routes(plan: ServicePlan, router: Routing) -> str:
+    """The routes that are managed elsewhere."""
+    return ", ".join(
+        f"{_prefix(ref.namespace, plan.namespace)}{ref.name}" for ref in router.external_routes
+    )
+
+
+def _prefix(namespace: Any, service_namespace: Any) -> str:
+    """The prefix for a namespace, empty for that of the service."""
+    if namespace is None or is_known_equal(namespace, service_namespace):
+        return ""
+    return f"{plain(namespace)}/"
+
+
+def gang_text(plan: ServicePlan) -> str:
+    """What is scheduled together."""
+    gang = plan.gang
+    if plan.shape.local_queue is not None:
+        queue = plain(plan.shape.local_queue)
+        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole"
+    if gang is None:
+        return "none: pods are scheduled one by one"
+    size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
+    named = f"PodGroup {gang.pod_group}"
+    if plan.shape.groups is not None:
+        pods = plan.total_pods // plan.shape.groups
+        size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
+        last = plan.gangs[-1].pod_group
+        named += f" … {last}" if last != gang.pod_group else ""
+    form = "all-or-nothing"
+    if gang.partial and gang.sub_groups:
+        minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
+        lowest = any(group.lowest for group in gang.sub_groups)
+        form = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
+    needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
+    return f"{named}, {form}: {size} (scheduler {plan.shape.scheduler}{needs})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
@@ -15,14 +15,18 @@ from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
-from fusioninfer_pulumi.cli.plan_output import PlanView, plain
+from fusioninfer_pulumi.cli.plan_output import (
+    PlanView,
+    external_routes,
+    gang_text,
+    plain,
+    request_path,
+)
 from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
-from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
@@ -38,13 +42,10 @@ def print_plans(
     old: str = "",
     explain: bool = False,
 ) -> None:
-    """Prints plans to standard output.
+    """Prints plans, and the free capacity of the node pools, to standard output.
 
-    Args:
-        views: The services.
-        pools: Free capacity of the node pools, None without an inventory.
-        old: The source from which the views' updates begin.
-        explain: Whether to print where each value of generated containers comes from.
+    `old` names the source from which the views' updates begin. `explain` prints where each value of
+    generated containers comes from.
     """
     with console(sys.stdout) as screen:
         for number, view in enumerate(views):
@@ -105,28 +106,21 @@ def print_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
     """Prints one service's plan; `alone` if no other service is shown."""
     plan = view.plan
     screen.print(_title(plan))
-    screen.print()
-    screen.print(_roles(plan))
-    screen.print()
-    screen.print(_facts(plan, view.objects))
+    blocks: list[list[Any]] = [[_roles(plan)], [_facts(plan, view.objects)]]
     if plan.memory:
-        screen.print()
-        screen.print(_memory(plan))
+        blocks.append([_memory(plan)])
     if view.capacity:
-        screen.print()
-        screen.print(_capacity(plan, view.capacity))
-        if not alone:
-            screen.print(
-                "only this service is counted; --inventory places all services together",
-                style="dim",
-            )
+        hint = "only this service is counted; --inventory places all services together"
+        hints = [] if alone else [Text(hint, "dim")]
+        blocks.append([_capacity(plan, view.capacity), *hints])
     if view.placed_tables:
-        screen.print()
-        for part in view.placed_tables:
-            screen.print(part)
+        blocks.append(list(view.placed_tables))
     if plan.findings:
+        blocks.append([_findings(plan)])
+    for block in blocks:
         screen.print()
-        screen.print(_findings(plan))
+        for part in block:
+            screen.print(part)
 
 
 def _title(plan: ServicePlan) -> Text:
@@ -176,7 +170,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column()
     if plan.shape.groups is not None:
         table.add_row("Groups", str(plan.shape.groups))
-    table.add_row("Gang", _gang(plan))
+    table.add_row("Gang", gang_text(plan))
     if plan.shape.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
     if plan.engines:
@@ -185,7 +179,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
     if plan.routing is not None:
-        table.add_row("Requests", " -> ".join(_stations(plan, plan.routing)))
+        table.add_row("Requests", _requests(plan, plan.routing))
     if plan.routing is not None and plan.picker is not None:
         table.add_row("Strategy", plan.picker.epp.summary)
         route = plan.routing.route
@@ -255,29 +249,6 @@ def _layout(plan: ServicePlan) -> str:
     return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
 
 
-def _gang(plan: ServicePlan) -> str:
-    gang = plan.gang
-    if plan.shape.local_queue is not None:
-        queue = plain(plan.shape.local_queue)
-        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole"
-    if gang is None:
-        return "none: pods are scheduled one by one"
-    size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
-    named = f"PodGroup {gang.pod_group}"
-    if plan.shape.groups is not None:
-        pods = plan.total_pods // plan.shape.groups
-        size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
-        last = plan.gangs[-1].pod_group
-        named += f" … {last}" if last != gang.pod_group else ""
-    form = "all-or-nothing"
-    if gang.partial and gang.sub_groups:
-        minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-        lowest = any(group.lowest for group in gang.sub_groups)
-        form = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
-    needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
-    return f"{named}, {form}: {size} (scheduler {plan.shape.scheduler}{needs})"
-
-
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
     roles = {role.name: len(role.replicas) for role in plan.roles}
     numbers = ("GPUS FREE", *roles)
@@ -308,7 +279,7 @@ def _router_url(plan: ServicePlan, router: Routing) -> str:
     if by is not None:
         return f"unknown: the route belongs to service {by}"
     if router.external_routes:
-        return f"unknown: HTTPRoute {_routes(plan, router)} is managed elsewhere"
+        return f"unknown: HTTPRoute {external_routes(plan, router)} is managed elsewhere"
     if address is None:
         return "unknown: the Gateway is managed elsewhere, and the route has no host name"
     if address.host is None:
@@ -316,47 +287,16 @@ def _router_url(plan: ServicePlan, router: Routing) -> str:
     return address.url(str(plain(address.host)))
 
 
-def _stations(plan: ServicePlan, router: Routing) -> Iterator[str]:
-    if router.route is not None:
-        hosts = [str(plain(host)) for host in router.route.hostnames or ()]
-        yield ", ".join(hosts) or "any host"
-        gateways = [_gateway(parent, plan.namespace) for parent in router.parents]
-        yield f"Gateway {', '.join(gateways)}" if gateways else "no Gateway"
-        yield f"HTTPRoute {router.route.name}"
-    elif router.routed_by is not None:
-        yield f"the route of service {router.routed_by}"
-    elif router.external_routes:
-        yield f"HTTPRoute {_routes(plan, router)} (managed elsewhere)"
-    else:
-        yield "no route"
-    yield f"{router.backend['kind']} {router.backend['name']}"
+def _requests(plan: ServicePlan, router: Routing) -> str:
+    """What a request passes, with the pods that serve it."""
+    stations = request_path(plan)
     if router.picker is not None:
         ports, epp = router.picker.pool.ports_text, router.picker.epp
-        yield f"endpoint picker {epp.name} ({epp.family.name})"
+        stations.append(f"endpoint picker {epp.name} ({epp.family.name})")
     else:
         ports = f"port {router.backend['port']}"
     # Only the leader of a replica serves requests.
     counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
     one = len(counts) == 1 and counts[0].startswith("1 ")
-    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"
-
-
-def _gateway(parent: ParentPlan, namespace: Any) -> str:
-    section = "" if parent.section is None else f" ({parent.section})"
-    return f"{_near(parent.namespace, namespace)}{parent.name}{section}"
-
-
-def _routes(plan: ServicePlan, router: Routing) -> str:
-    namespace = plan.namespace
-    return ", ".join(
-        f"{_near(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes
-    )
-
-
-def _near(namespace: Any, service_namespace: Any) -> str:
-    """The prefix for a namespace, empty for that of the service."""
-    return (
-        ""
-        if namespace is None or is_known_equal(namespace, service_namespace)
-        else f"{plain(namespace)}/"
-    )
+    pods = f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"
+    return " -> ".join([*stations, pods])

@@ -35,12 +35,7 @@ def print_json(value: Any) -> None:
 
 
 def print_objects(objects: list[dict[str, Any]], form: str) -> None:
-    """Writes Kubernetes objects to standard output.
-
-    Args:
-        objects: The objects.
-        form: `yaml` for one document per object, `json` for a List.
-    """
+    """Writes Kubernetes objects: as `yaml` one document each, as `json` a List."""
     if form == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:

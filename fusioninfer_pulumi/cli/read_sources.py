@@ -258,13 +258,8 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
 def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
     """Places all services of an input on node pools, and plans them again.
 
-    Args:
-        source: The input; it gets the plans of the placed services, and findings about them.
-        inventory: Path of the inventory.
-        previous: Path of the JSON of an earlier plan, None for none.
-
-    Returns:
-        The placement, one record for each plan; None where nothing could be placed.
+    Returns one record for each plan; None where nothing could be placed. `inventory` and `previous`
+    (the JSON of an earlier plan) are paths.
     """
     from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
 

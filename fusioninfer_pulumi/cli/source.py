@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -51,7 +51,7 @@ class PlannedDocument:
     @property
     def has_errors(self) -> bool:
         """Whether any of the findings is an error."""
-        return _has(self.findings, Severity.ERROR)
+        return bool(errors(finding for _, finding in self.findings))
 
     def noting(self, *findings: Finding) -> PlannedDocument:
         """The document with more findings about its service, at the user's fields."""
@@ -70,10 +70,6 @@ class PlannedDocument:
     def ignored(self) -> frozenset[str]:
         """The rules that the service ignores by its annotation."""
         return frozenset() if self.plan is None else parse_ignored_rules(self.plan.meta.annotations)
-
-
-def _has(findings: Sequence[tuple[Origin, Finding]], severity: Severity) -> bool:
-    return any(finding.severity is severity for _, finding in findings)
 
 
 def _without_ignored(
@@ -145,7 +141,7 @@ class Source:
 
     def has(self, severity: Severity) -> bool:
         """Whether there is a finding of that severity."""
-        return _has(self.findings, severity)
+        return any(finding.severity is severity for _, finding in self.findings)
 
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
@@ -165,11 +161,9 @@ UNREADABLE_REVISION = Rule("unreadable-revision")
 Objects = Sequence[Mapping[str, Any]]
 
 
-def _of(plan: ServicePlan, objects: Objects) -> Iterator[Mapping[str, Any]]:
-    for item in objects:
-        item_labels = (item.get("metadata") or {}).get("labels")
-        if isinstance(item_labels, Mapping) and item_labels.get(labels.SERVICE) == plan.service:
-            yield item
+def _service_of(item: Mapping[str, Any]) -> Any:
+    item_labels = (item.get("metadata") or {}).get("labels")
+    return item_labels.get(labels.SERVICE) if isinstance(item_labels, Mapping) else None
 
 
 def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
@@ -184,7 +178,7 @@ def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, A
     rendered: list[Mapping[str, Any]] = [] if document.has_errors else list(render(plan))
     if source.objects is None:
         return rendered
-    registered = list(_of(plan, source.objects))
+    registered = [item for item in source.objects if _service_of(item) == plan.service]
     if sum(other.service == plan.service for other in source.plans) == 1:
         return registered
     wanted = set(map(_identity, rendered))

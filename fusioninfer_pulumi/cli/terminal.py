@@ -30,13 +30,7 @@ def console(file: TextIO) -> Iterator[Console]:
 
 
 def table(titles: Iterable[str], *, numbers: Collection[str] = (), header: str = "bold") -> Table:
-    """A table without lines.
-
-    Args:
-        titles: The titles of its columns.
-        numbers: Titles of the columns that are aligned to the right.
-        header: The style of titles.
-    """
+    """A table without lines; columns in `numbers` are aligned to the right."""
     empty = Table(box=None, padding=(0, 2, 0, 0), header_style=header, pad_edge=False)
     for title in titles:
         empty.add_column(title, justify="right" if title in numbers else "left", no_wrap=True)

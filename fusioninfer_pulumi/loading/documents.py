@@ -10,12 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, shown, warning
-from fusioninfer_pulumi.loading.importer import (
-    Importer,
-    find_importer,
-    find_platform_importer,
-    importers,
-)
+from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
 from fusioninfer_pulumi.loading.model_config import with_model_config
 from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
 from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, validate_document
@@ -212,9 +207,12 @@ def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Ori
 
 def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
     if _lacks_importer(raw):
-        return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
+        text = "is read by an importer that is not installed"
+        message = f"{shown(raw['apiVersion'])} {text}: {install_command('importers')}"
+        finding = error(IMPORTER_MISSING, ("apiVersion",), message)
+        return LoadedDocument(origin, Document(None, (finding,)))
     hint = _unsupported_version(raw)
-    platform = find_platform_importer(raw) if _is_of_other_system(raw) else None
+    platform = find_importer(raw, platform=True) if _is_of_other_system(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
         why = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
@@ -222,10 +220,16 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
         return LoadedDocument(
             origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {why}")),)
         )
+    is_other = _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
+    if hint is None and is_other:
+        systems = ", ".join(importer.name for importer in importers())
+        message = (
+            f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
+            f"of {systems}; remove it and apply it separately, or ignore it with --allow-lossy"
+        )
+        hint = error(WRONG_KIND, ("kind",), message)
     if hint is not None:
         return LoadedDocument(origin, Document(None, (hint,)))
-    if _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
-        return LoadedDocument(origin, Document(None, (_unrecognized_kind(raw),)))
     return LoadedDocument(origin, with_model_config(validate_document(raw), origin.file), raw)
 
 
@@ -234,25 +238,6 @@ def _lacks_importer(raw: Any) -> bool:
     group = _group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
     return group in IMPORTED_GROUPS and all(
         group not in importer.groups for importer in importers()
-    )
-
-
-def _importer_missing(raw: Mapping[str, Any]) -> Finding:
-    return error(
-        IMPORTER_MISSING,
-        ("apiVersion",),
-        f"{shown(raw['apiVersion'])} is read by an importer that is not installed: "
-        f"{install_command('importers')}",
-    )
-
-
-def _unrecognized_kind(raw: Mapping[str, Any]) -> Finding:
-    systems = ", ".join(importer.name for importer in importers())
-    return error(
-        WRONG_KIND,
-        ("kind",),
-        f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds of "
-        f"{systems}; remove it and apply it separately, or ignore it with --allow-lossy",
     )
 
 

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE, Documen
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
-INPUT_GIVEN_TWICE = Rule("input-given-twice")
 
 #: Endings that `kubectl apply -f FOLDER` reads; neither reads folders below it.
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -93,28 +92,15 @@ def parse(text: Text) -> ParsedText:
         notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
-        notes += [
-            _remark(origin, NO_SERVICE, (), "contains no manifest: ignored")
-            for origin, _ in manifests[:1]
-        ]
+        notes += [_ignored(origin, (), "contains no manifest") for origin, _ in manifests[:1]]
         manifests = []
-    inventories = [
-        origin
-        for origin, raw in manifests
-        if text.folder is not None
-        and isinstance(raw, Mapping)
-        and raw.get("kind") == INVENTORY_KIND
-    ]
-    notes += [
-        _remark(
-            origin,
-            NO_SERVICE,
-            ("kind",),
-            "is an inventory: ignored; pass it with --inventory",
-        )
-        for origin in inventories
-    ]
-    kept = [manifest for manifest in manifests if manifest[0] not in inventories]
+    kept = []
+    for origin, raw in manifests:
+        is_mapping = text.folder is not None and isinstance(raw, Mapping)
+        if is_mapping and raw.get("kind") == INVENTORY_KIND:
+            notes.append(_ignored(origin, ("kind",), "is an inventory; pass it with --inventory"))
+        else:
+            kept.append((origin, raw))
     return ParsedText(text, tuple(kept), tuple(notes), everything)
 
 
@@ -122,9 +108,10 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     """Load the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that are not services; for
-    `allow_lossy` see `load`.
+    `allow_lossy` see `load`. A file that is passed twice is read once.
     """
-    texts, notes = _reject_duplicates(parsed)
+    texts = list({text.text.file: text for text in parsed}.values())
+    notes = [note for text in texts for note in text.notes]
     manifests = [document for text in texts for document in text.manifests]
     in_folders = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
@@ -133,35 +120,19 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
             files = {text.text.file for text in texts if text.text.folder == folder}
-            documents = (*read, *(note for text in texts for note in text.notes))
             if not any(
-                document.origin.file in files and _is_service(document) for document in documents
+                document.origin.file in files and _is_service(document)
+                for document in (*read, *notes)
             ):
                 notes.append(
                     rejected_input(folder, NO_SERVICE_IN_FOLDER, "contains no service manifest")
                 )
-    return [*read, *(note for text in texts for note in text.notes), *notes]
+    return [*read, *notes]
 
 
 def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     """Return an input that is rejected as a whole."""
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
-
-
-def _reject_duplicates(
-    parsed: Sequence[ParsedText],
-) -> tuple[list[ParsedText], list[LoadedDocument]]:
-    texts: dict[str, ParsedText] = {}
-    repeated = [
-        parsed_text
-        for parsed_text in parsed
-        if texts.setdefault(parsed_text.text.file, parsed_text) is not parsed_text
-    ]
-    notes = [
-        rejected_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is passed twice")
-        for parsed_text in repeated
-    ]
-    return list(texts.values()), notes
 
 
 def _is_service(read: LoadedDocument) -> bool:
@@ -171,8 +142,9 @@ def _is_service(read: LoadedDocument) -> bool:
     )
 
 
-def _remark(origin: Origin, rule: Rule, location: Location, message: str) -> LoadedDocument:
-    return LoadedDocument(origin, remarks=((origin, info(rule, location, message)),))
+def _ignored(origin: Origin, location: Location, why: str) -> LoadedDocument:
+    finding = info(NO_SERVICE, location, f"ignored: {why}")
+    return LoadedDocument(origin, remarks=((origin, finding),))
 
 
 def _is_manifest(raw: Any) -> bool:

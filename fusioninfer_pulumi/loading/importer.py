@@ -112,28 +112,14 @@ def importers() -> tuple[Importer, ...]:
     return tuple(importer for _, importer in plugins(GROUP))
 
 
-def find_importer(raw: Any) -> Importer | None:
-    """The importer of a document's kind, None for unknown ones."""
-    kind, version = _identity(raw)
-    if kind is None or version is None:
+def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
+    """The importer of a document's kind, or of the platform that it configures."""
+    kind = raw.get("kind") if isinstance(raw, Mapping) else None
+    if not isinstance(kind, str):
         return None
-    return next(
-        (importer for importer in importers() if version in importer.kinds.get(kind, ())), None
-    )
-
-
-def find_platform_importer(raw: Any) -> Importer | None:
-    """The importer of the system whose platform a document configures, else None."""
-    kind, version = _identity(raw)
-    if kind is None:
-        return None
-    return next(
-        (importer for importer in importers() if version in importer.platform.get(kind, ())), None
-    )
-
-
-def _identity(raw: Any) -> tuple[str | None, str | None]:
-    if not isinstance(raw, Mapping):
-        return None, None
-    kind, version = raw.get("kind"), raw.get("apiVersion")
-    return kind if isinstance(kind, str) else None, version if isinstance(version, str) else None
+    version = raw.get("apiVersion")
+    for importer in importers():
+        kinds = importer.platform if platform else importer.kinds
+        if version in kinds.get(kind, ()):
+            return importer
+    return None

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.loading.validate import Document
 
@@ -74,14 +73,11 @@ def _content(name: str, folder: Path | None) -> bytes:
 def with_model_config(document: Document, file: str) -> Document:
     """Return a document with the content of the file that its `model.config` names.
 
-    Args:
-        document: The document.
-        file: Path of its manifest; any other name if it is not in a file.
+    `file` is the path of its manifest; any other name if it is not in a file.
     """
-    if document.args is None:
-        return document
-    name = _file_name(document.args)
-    if name is None:
+    model = None if document.args is None else document.args.model
+    name = None if model is None else model.config
+    if document.args is None or model is None or not isinstance(name, str):
         return document
     try:
         config = read_model_config(name, Path(file).parent)
@@ -89,8 +85,6 @@ def with_model_config(document: Document, file: str) -> Document:
         return replace(
             document, args=None, findings=(*document.findings, model_config_finding(problem))
         )
-    model = document.args.model
-    assert model is not None, "it names a file"
     changed = model.model_copy(update={"config": config})
     return replace(document, args=document.args.model_copy(update={"model": changed}))
 
@@ -98,8 +92,3 @@ def with_model_config(document: Document, file: str) -> Document:
 def model_config_finding(problem: ModelConfigError) -> Finding:
     """Return the finding about a file that cannot be read."""
     return error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(problem))
-
-
-def _file_name(args: InferenceServiceArgs) -> str | None:
-    config = args.model.config if args.model is not None else None
-    return config if isinstance(config, str) else None

@@ -109,14 +109,11 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """Return findings about apiVersion and kind; with any, other fields are not checked."""
     problems = []
-    for key, wanted, rule in (
-        ("apiVersion", API_VERSION, WRONG_KIND),
-        ("kind", kind, WRONG_KIND),
-    ):
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", kind)):
         if key not in raw:
             problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
-            problems.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
+            problems.append(error(WRONG_KIND, (key,), f"must be {wanted}, got {shown(raw[key])}"))
     return problems
 
 
@@ -178,14 +175,9 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
 def plan_document(
     document: Document, name: str | None = None
 ) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
-    """Plan a document.
+    """Return the plan of a document, None if it was rejected, and all findings.
 
-    Args:
-        document: The document.
-        name: Name of the service if the document has none.
-
-    Returns:
-        The plan, None if the document was rejected, and all findings.
+    `name` is the service's name if the document has none.
     """
     if document.args is None:
         return None, document.findings

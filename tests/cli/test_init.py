@@ -221,12 +221,12 @@ def test_project_installs_what_is_installed(
     monkeypatch.setattr(installation, "distribution", distribution)
     monkeypatch.setattr(installation, "RELEASE_TAG", tag)
     source = installed_from()
-    assert [line for line in source.requirements() if not line.startswith("#")] == expected
+    assert [line for line in source.requirements if not line.startswith("#")] == expected
     scripts = {"name": "fusioninfer", "path": sysconfig.get_path("scripts")}
     plugin: dict[str, Any] = {"plugins": {"providers": [scripts]}}
     if "vcs_info" in core:
         plugin = {"packages": {"fusioninfer": f"{URL}@{expected[0].rpartition('@')[2]}"}}
-    assert source.plugin() == plugin
+    assert source.plugin == plugin
 
 
 def test_plugin_of_a_repository_behind_ssh_is_the_installed_one(
@@ -237,4 +237,4 @@ def test_plugin_of_a_repository_behind_ssh_is_the_installed_one(
     monkeypatch.setattr(
         installation, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
     )
-    assert list(installed_from().plugin()) == ["plugins"]
+    assert list(installed_from().plugin) == ["plugins"]

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.loading.load import load
 
 PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"
+GANG = "PodGroup chat, all-or-nothing: 4 of 4 pods, 32 GPUs (scheduler volcano)"
 
 
 def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
@@ -46,8 +47,8 @@ def test_service_is_drawn_from_its_clients_to_its_replicas() -> None:
         "flowchart LR",
         '  subgraph service["chat in default: 4 pods, 32 GPUs"]',
         "  direction LR",
-        '  entry["Service<br/>chat<br/>port 8000"]',
-        '  subgraph gang["gang: 4 pods, 32 GPUs start together"]',
+        '  entry["Service chat"]',
+        f'  subgraph gang["Gang: {GANG}"]',
         "  direction LR",
         '  subgraph role0["serve (worker): 2 replicas"]',
         "  direction TB",
