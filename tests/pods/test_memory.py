@@ -88,7 +88,6 @@ def test_one_rank_in_each_pod_needs_it_where_ranks_span_pods(
 )  # fmt: skip
 def test_sufficient_shared_memory_has_no_finding(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest) == []
-    assert of("shared-memory-too-small", manifest) == []
 
 
 RULE = "memory-limit-too-small"
