@@ -215,28 +215,24 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
     """Reject settings that create some pods of a gang only after others are scheduled."""
     key, deadlocks = labels.LWS_EXCLUSIVE_TOPOLOGY, "deadlocks with gang scheduling"
-    places: list[Location] = []
+    together = "and the leader is scheduled only with its workers"
+    remedy = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
     if key in built.args.annotations:
-        places.append(("metadata", "annotations", key))
+        message = f"{deadlocks}: the workers are created after the leader is scheduled, {together}"
+        yield error(GANG_DEADLOCK, ("metadata", "annotations", key), f"{message}; {remedy}")
     for role in built.plan.roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
                 GANG_DEADLOCK,
                 ("roles", role.position, "startupPolicy"),
-                f"LeaderReady {deadlocks}: the workers are created after the leader is ready, and "
-                "the leader is scheduled only with its workers; use LeaderCreated",
+                f"LeaderReady {deadlocks}: the workers are created after the leader is ready, "
+                f"{together}; use LeaderCreated",
             )
-        places += [
-            _annotation_path(pod, key) for pod in role.pods.user_pods if key in _annotations(pod)
-        ]
-    for at in places:
-        yield error(
-            GANG_DEADLOCK,
-            at,
-            f"{deadlocks}: the workers are created after the leader is scheduled, and the leader "
-            "is scheduled only with its workers; remove it, or set "
-            "schedulingStrategy.gangPolicy.mode to Off",
-        )
+        for pod in role.pods.user_pods:
+            if key in _annotations(pod):
+                message = "applies only to leaders: LeaderWorkerSet places workers by its own "
+                message += f"annotation, which {deadlocks}; {remedy}"
+                yield error(GANG_DEADLOCK, _annotation_path(pod, key), message)
 
 
 def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:

@@ -42,9 +42,9 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
                 {}, {"template": template(metadata={"annotations": {EXCLUSIVE: "rack"}})}
             ),
             (
-                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: deadlocks with gang "
-                "scheduling: the workers are created after the leader is scheduled, and the leader "
-                f"is scheduled only with its workers; {WAY_OUT}"
+                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: applies only to leaders: "
+                "LeaderWorkerSet places workers by its own annotation, which deadlocks with gang "
+                f"scheduling; {WAY_OUT}"
             ),
         ),
         (
