@@ -38,7 +38,6 @@ class Tool:
 
     @property
     def folder(self) -> Path:
-        """The wrapper module's folder."""
         return TOOLS_DIR / self.name
 
     @property
@@ -185,21 +184,6 @@ TOOLS: tuple[Tool, ...] = (
                 "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
             )
         },
-    ),
-    Tool(
-        name="prometheus-operator-program",
-        source="github.com/prometheus-operator/prometheus-operator",
-        programs={
-            "operator": "github.com/prometheus-operator/prometheus-operator/cmd/operator",
-        },
-        # Kinds that its Prometheus controller reads in addition to those above.
-        manifests={
-            "crds": tuple(
-                f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"
-                for kind in ("probes", "prometheuses", "scrapeconfigs")
-            )
-        },
-        optional=True,
     ),
     Tool(
         name="keda",

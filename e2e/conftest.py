@@ -14,28 +14,22 @@ CLUSTER = pytest.StashKey[Cluster]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that write what is otherwise compared."""
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
-    )
-    parser.addoption(
-        "--write-balance",
-        action="store_true",
-        help="write the empty cells of the table of docs/routing.md",
     )
     parser.addoption(
         "--write-dashboards",
         action="store_true",
         help="write what dashboards showed under load, for the pictures of the docs",
     )
-    verified.add_options(parser)
+    parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch which claims of docs/verified.md this run proves."""
     # Children inherit that it is ignored, as in the background of a shell.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    verified.register(config)
+    config.pluginmanager.register(verified.Report(config), "verified")
 
 
 @pytest.fixture(scope="session")

@@ -31,16 +31,7 @@ def disaggregated(
     pod: dict[str, Any] | None = None,
     **router: Any,
 ) -> Object:
-    """A service of two prefill and two decode replicas, without a gang.
-
-    Args:
-        namespace: Its namespace.
-        prefill: More fields of the prefill role.
-        decode: More fields of the decode role.
-        container: More fields of the engine's container.
-        pod: More fields of the pods' spec.
-        router: More fields of the router role.
-    """
+    """A service of two prefill and two decode replicas, without a gang."""
     engine = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -95,17 +86,7 @@ def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
 
 
 def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
-    """Applies a service without its picker, which runs outside of the cluster.
-
-    Args:
-        cluster: The cluster, which gets a node.
-        namespace: The service's namespace.
-        manifest: The service.
-        leading: Its leaders, which are waited for.
-
-    Returns:
-        All of its objects.
-    """
+    """Applies a service without its picker, which runs outside of the cluster."""
     objects = objects_of(manifest)
     cluster.add_nodes(1)
     cluster.apply([each for each in objects if each["kind"] != "Deployment"])

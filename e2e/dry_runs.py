@@ -31,13 +31,7 @@ OF_CLUSTERS = (
 
 @dataclass(frozen=True)
 class Rejection:
-    """What the API server rejected.
-
-    Attributes:
-        kind: Kind of the object, with `derived` for one that a controller would make.
-        message: Why.
-        causes: Field and message of each cause.
-    """
+    """What the API server rejected."""
 
     kind: str
     message: str
@@ -55,13 +49,7 @@ class Rejection:
 
 @dataclass
 class DryRuns:
-    """Creates objects by server-side dry run, equal ones once, several at a time.
-
-    Attributes:
-        client: The API server.
-        namespace: Where the objects would be.
-        sent: How many objects were sent.
-    """
+    """Creates objects by server-side dry run, equal ones once, several at a time."""
 
     client: Client
     namespace: str

@@ -51,12 +51,10 @@ def security_objects(file: str) -> list[Object]:
 
 
 def text(*documents: Object) -> str:
-    """Documents as one YAML text."""
     return str(yaml.safe_dump_all(documents))
 
 
 def with_namespace(objects: list[Object], namespace: str) -> list[Object]:
-    """The same objects in another namespace."""
     return [
         {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
         for manifest in objects
@@ -66,7 +64,6 @@ def with_namespace(objects: list[Object], namespace: str) -> list[Object]:
 def run_command(
     *words: str | Path, kubeconfig: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `fusioninfer-pulumi` and return its outputs."""
     return subprocess.run(
         [sys.executable, "-m", "fusioninfer_pulumi.cli.main", *map(str, words)],
         env=os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}),

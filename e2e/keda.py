@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import yaml
 
@@ -14,10 +12,7 @@ from e2e.catalog import manifests, program, tool
 from e2e.harness import Cluster
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 from e2e.metrics import EXTERNAL, served
-
-_TYPE = "text/plain; version=0.0.4"
 
 
 def absent() -> str | None:
@@ -27,71 +22,6 @@ def absent() -> str | None:
     if shutil.which("prometheus") is None:
         return "needs prometheus on PATH (Debian: apt-get install prometheus)"
     return None
-
-
-class Exporter(HttpStandIn):
-    """Serves gauges.
-
-    Attributes:
-        gauges: Value by name; may be set at any time.
-        asked: How often they were read.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gauges: dict[str, float] = {}
-        self.asked = 0
-
-    def answer(self, request: Request) -> Answer:
-        """All gauges."""
-        del request
-        self.asked += 1
-        lines = [f"# TYPE {name} gauge\n{name} {value}\n" for name, value in self.gauges.items()]
-        return Answer(body="".join(lines).encode(), content_type=_TYPE)
-
-
-@dataclass(frozen=True)
-class Target:
-    """What Prometheus reads, and the labels that it gives to its series."""
-
-    exporter: Exporter
-    labels: Mapping[str, str]
-
-
-@contextmanager
-def prometheus(cluster: Cluster, targets: Mapping[str, Target]) -> Iterator[str]:
-    """Runs Prometheus with some targets; its address."""
-    (port,) = free_ports(1)
-    jobs = [
-        {
-            "job_name": name,
-            "static_configs": [
-                {
-                    "targets": [f"{LOOPBACK}:{target.exporter.port}"],
-                    "labels": dict(target.labels),
-                }
-            ],
-        }
-        for name, target in targets.items()
-    ]
-    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
-    path = cluster.directory / f"prometheus-{port}.yaml"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    name, address = f"prometheus-{port}", f"http://{LOOPBACK}:{port}"
-    started = cluster.programs.start(
-        name,
-        [
-            shutil.which("prometheus") or "prometheus",
-            f"--config.file={path}",
-            f"--storage.tsdb.path={cluster.directory / name}",
-            f"--web.listen-address={LOOPBACK}:{port}",
-        ],
-    )
-    try:
-        wait_http(started, f"{address}/-/ready")
-        yield address
-    finally:
-        cluster.programs.stop(name)
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.component.diagnosis import find_failed_lws, read_pods
-from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.component.status import ServiceStatus, is_available, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -87,11 +87,9 @@ class LiveService:
         assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
 
     def pod_group(self) -> Object | None:
-        """The live PodGroup."""
         return self._read("PodGroup", self.plan.service)
 
     def lws(self) -> dict[str, Object | None]:
-        """The live LeaderWorkerSets of all planned replicas."""
         names = [each.name for role in self.plan.roles for each in role.lws]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
@@ -133,6 +131,27 @@ class LiveService:
             if error.status == 404:
                 return None
             raise
+
+
+def await_images(
+    cluster: Cluster, namespace: str, images: Mapping[str, str], others: Collection[str] = ()
+) -> None:
+    """Wait until exactly these LeaderWorkerSets, and `others`, are there and serve these images."""
+
+    def done() -> bool:
+        listed = cluster.list("LeaderWorkerSet", namespace)
+        stored = {lws["metadata"]["name"]: lws for lws in listed}
+        running = {
+            (pod["metadata"]["labels"][SET_NAME], pod["spec"]["containers"][0]["image"])
+            for pod in cluster.ready(namespace)
+        }
+        return (
+            stored.keys() - others == images.keys()
+            and running == set(images.items())
+            and all(is_available(stored[name]) for name in images)
+        )
+
+    cluster.wait(done, PATIENCE, lambda: str([p["status"] for p in cluster.pods(namespace)]))
 
 
 def task_of(pod: Object) -> str:

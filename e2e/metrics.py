@@ -25,13 +25,7 @@ _TIME = "2026-01-01T00:00:00Z"
 
 
 class MetricsStandIn(HttpStandIn):
-    """Answers what the test says; a metric that has no value is not found.
-
-    Attributes:
-        of_pods: By metric, the value of each pod that is asked for.
-        external: By metric, the value.
-        asked: Label selectors of pods that were asked for.
-    """
+    """Answers what the test says; a metric that has no value is not found."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__()
@@ -45,7 +39,6 @@ class MetricsStandIn(HttpStandIn):
         self.asked: set[str] = set()
 
     def answer(self, request: Request) -> Answer:
-        """Discovery, or the values of a metric."""
         url = urlsplit(request.path)
         group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
         rest = [each for each in rest if each]
@@ -82,7 +75,6 @@ class MetricsStandIn(HttpStandIn):
 
 @contextmanager
 def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
-    """Serves the metrics APIs of a cluster for a while."""
     with (
         MetricsStandIn(cluster, directory / "metrics") as adapter,
         served(cluster, adapter.port, CUSTOM, EXTERNAL),

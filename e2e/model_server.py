@@ -10,20 +10,14 @@ from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 
 class ModelServer(HttpStandIn):
-    """One stand-in; use it as a context manager.
-
-    Attributes:
-        requests: The bodies of the completions that it was asked for, in order.
-    """
+    """One stand-in; use it as a context manager."""
 
     def __init__(self, address: str, port: int, answer: Mapping[str, Any]) -> None:
-        """Decide where it listens, and what it adds to every answer."""
         super().__init__(address, port)
         self.requests: list[dict[str, Any]] = []
         self._added = answer
 
     def answer(self, request: Request) -> Answer:
-        """A completion; to a GET, that it is there."""
         if request.method == "GET":
             return Answer(body=b"{}")
         self.requests.append(json.loads(request.body))

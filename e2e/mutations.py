@@ -31,20 +31,14 @@ DRAWN = 150
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutated input.
-
-    Attributes:
-        name: Its base.
-        slips: What was done to it.
-        documents: Its documents.
-    """
+    """A mutated input: the name of its base, what was done to it, and its documents."""
 
     name: str
     slips: tuple[str, ...]
     documents: list[Manifest]
 
 
-SLIPS = Path(__file__).parent / "slips.yaml"
+BASES, SLIPS = (Path(__file__).with_name(f"{name}.yaml") for name in ("mutation_bases", "slips"))
 #: Longer than the annotations of an object may be.
 _LONG = "x" * 300_000
 
@@ -70,180 +64,33 @@ _EDGES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def rich_pod(name: str = "vllm") -> Manifest:
-    """A pod template with many fields, which is accepted as it is."""
-    return {
-        "metadata": {"labels": {"app": "chat"}, "annotations": {"note": "one"}},
-        "spec": {
-            "serviceAccountName": "engine",
-            "terminationGracePeriodSeconds": 60,
-            "nodeSelector": {"gpu.example.com/type": "H100"},
-            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-            "imagePullSecrets": [{"name": "registry"}],
-            "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-            "affinity": {"nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]},
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": {
-                    "matchExpressions": [{"key": "fast", "operator": "Exists"}]}}]}},
-            "topologySpreadConstraints": [{
-                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {"app": "chat"}}}],
-            "volumes": [
-                {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
-                {"name": "settings", "configMap": {"name": "settings", "items": [
-                    {"key": "a", "path": "a.yaml"}]}},
-                {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}],
-            "initContainers": [{
-                "name": "prepare", "image": "busybox:1.36", "command": ["true"],
-                "volumeMounts": [{"name": "disk", "mountPath": "/disk"}]}],
-            "containers": [
-                {"name": name, "image": "vllm/vllm-openai:v0.11.0",
-                 "args": ["--model", "m", "--port", "8000"],
-                 "env": [
-                     {"name": "HF_HOME", "value": "/disk"},
-                     {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                     {"name": "HF_TOKEN", "valueFrom": {
-                         "secretKeyRef": {"name": "hf", "key": "token"}}}],
-                 "envFrom": [{"secretRef": {"name": "more"}}],
-                 "ports": [{"name": "http", "containerPort": 8000}],
-                 "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"},
-                               "requests": {"cpu": "4", "memory": "64Gi"}},
-                 "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}},
-                 "livenessProbe": {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 20},
-                 "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
-                 "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
-                 "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"},
-                                  {"name": "settings", "mountPath": "/settings", "readOnly": True},
-                                  {"name": "disk", "mountPath": "/disk"}]},
-                {"name": "beside", "image": "example.com/logs:1",
-                 "ports": [{"containerPort": 9000, "protocol": "TCP"}],
-                 "resources": {"requests": {"cpu": "100m", "ephemeral-storage": "1Gi"}}}],
-        },
-    }  # fmt: skip
-
-
-def _service(*roles: Manifest, **spec: Any) -> list[Manifest]:
-    return [
-        {
-            "apiVersion": "fusioninfer.io/v1alpha1",
-            "kind": "InferenceService",
-            "metadata": {"name": "chat", "labels": {"team": "a"}, "annotations": {"note": "x"}},
-            "spec": {"roles": list(roles), **spec},
-        }
-    ]
-
-
+@cache
 def _rich_bases() -> dict[str, list[Manifest]]:
-    router = {
-        "name": "router",
-        "componentType": "router",
-        "httproute": {
-            "parentRefs": [{"name": "gateway", "namespace": "infra"}],
-            "hostnames": ["chat.example.com"],
-            "rules": [{
-                "matches": [{"path": {"type": "PathPrefix", "value": "/v1"},
-                             "headers": [{"name": "x-team", "value": "a"}]}],
-                "timeouts": {"request": "60s"}}],
-        },
-        "endpointPicker": {
-            "replicas": 2,
-            "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
-            "template": {"spec": {
-                "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]},
-                               {"name": "logs", "image": "example.com/logs:1"}],
-                "tolerations": [{"key": "a", "operator": "Exists"}]}},
-        },
-        "networkPolicy": {"gateway": [
-            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "infra"}}},
-            {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]},
-    }  # fmt: skip
-    gateway = {
-        "name": "router",
-        "componentType": "router",
-        "strategy": "queue-size",
-        "gateway": {
-            "gatewayClassName": "istio",
-            "listeners": [
-                {"name": "http", "port": 80, "protocol": "HTTP"},
-                {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": "*.example.com",
-                 "tls": {"mode": "Terminate", "certificateRefs": [{"name": "cert"}]},
-                 "allowedRoutes": {"namespaces": {"from": "Same"}}}],
-        },
-    }  # fmt: skip
-    worker = {"name": "serve", "componentType": "worker", "replicas": 2, "template": rich_pod()}
-    pair = {
-        "name": "large",
-        "componentType": "worker",
-        "multinode": {"nodeCount": 2},
-        "leaderTemplate": rich_pod(),
-        "workerTemplate": rich_pod(),
-        "rollout": {"maxUnavailable": 1},
-    }
-    fetched = copy.deepcopy(worker)
-    template: Any = fetched["template"]
-    template["spec"]["containers"][0]["args"] = ["--port", "8000"]
-    model = {
-        "uri": "hf://Qwen/Qwen3-8B",
-        "tokenSecret": {"name": "hf", "key": "token"},
-        "fetcher": {"env": [{"name": "A", "value": "b"}], "resources": {"requests": {"cpu": "1"}}},
-        "cache": {"storage": {"size": "100Gi", "accessModes": ["ReadWriteMany"]}, "warmUp": True,
-                  "job": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}},
-    }  # fmt: skip
-    serving = {
-        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
-        "kind": "ModelServing",
-        "metadata": {"name": "sample", "namespace": "default"},
-        "spec": {
-            "schedulerName": "volcano",
-            "replicas": 1,
-            "template": {
-                "restartGracePeriodSeconds": 60,
-                "roles": [
-                    {"name": "prefill", "replicas": 2, "workerReplicas": 0,
-                     "entryTemplate": rich_pod()},
-                    {"name": "decode", "replicas": 1, "workerReplicas": 1,
-                     "entryTemplate": rich_pod(), "workerTemplate": rich_pod()},
-                ],
-            },
-        },
-    }  # fmt: skip
-    main = rich_pod("main")["spec"]
-    main["containers"][0].pop("args")
-    llm = kserve_documents.complete(
-        {"template": main, "router": {"route": {}, "gateway": {}, "scheduler": {}}}
-    )
+    loaded = yaml.safe_load(BASES.read_text(encoding="utf-8"))
+    found: dict[str, list[Manifest]] = json.loads(json.dumps(loaded["bases"]))
+    fetched = found["own, with a model"][0]["spec"]["roles"][0]["template"]["spec"]
+    fetched["containers"][0]["args"] = ["--port", "8000"]
+    main = copy.deepcopy(loaded["pod"]["spec"])
+    main["containers"][0]["name"] = "main"
+    del main["containers"][0]["args"]
+    router: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
+    found["kserve, rich"] = [kserve_documents.complete({"template": main, "router": router})]
     deployment = copy.deepcopy(documents.DOCUMENTS["modelplane-model-deployment-disaggregated"])
     (engine,) = deployment["spec"]["workers"]["template"]["spec"]["containers"]
-    engine |= {
-        "env": [{"name": "A", "value": "b"}],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    }
-    return {
-        "own, single pods": _service(worker, router),
-        "own, several nodes": _service(pair, {**worker, "name": "small"}, gateway),
-        "own, per role": _service(worker, gateway, layout="PerRole"),
-        "own, with a model": _service(fetched, model=model),
-        "kthena, rich": [serving],
-        "kserve, rich": [llm],
-        "modelplane, rich": [deployment],
-    }
+    engine["env"] = [{"name": "A", "value": "b"}]
+    engine["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    found["modelplane, rich"] = [deployment]
+    return found
 
 
 @cache
 def bases() -> dict[str, list[Manifest]]:
-    """What is mutated, by name."""
-    found = _rich_bases()
+    found = dict(_rich_bases())
     for name, path in DOCUMENTS.items():
         found[name] = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    for name, document in documents.DOCUMENTS.items():
-        found[name] = [document]
-    for name, document in {
-        **kserve_documents.acceptable(),
-        "edited": kserve_documents.edited(),
-    }.items():
-        found[f"kserve, {name}"] = [document]
-    return found
+    found |= {name: [document] for name, document in documents.DOCUMENTS.items()}
+    others = {**kserve_documents.acceptable(), "edited": kserve_documents.edited()}
+    return found | {f"kserve, {name}": [document] for name, document in others.items()}
 
 
 def _drawn(seed: int) -> list[Manifest]:
@@ -268,19 +115,20 @@ def mutants(seed: int, count: int) -> Iterator[Mutant]:
         given = bases()[name] if name in bases() else _drawn(int(name[6:]))
         held: list[Manifest] = json.loads(json.dumps(given))
         slips = [_slip(draw, held) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
-        yield Mutant(name, tuple(filter(None, slips)), held)
+        yield Mutant(name, tuple(slips), held)
 
 
-def _slip(draw: random.Random, given: list[Manifest]) -> str | None:
+def _slip(draw: random.Random, given: list[Manifest]) -> str:
+    """Makes one slip, and says which."""
     places = list(_places(given))
-    if draw.random() < 0.45:
-        found = _written(draw, given, places)
-        if found is not None:
-            return found
+    if draw.random() < 0.45 and (found := _add_fields(draw, given, places)):
+        return found
     place = draw.choice(places)
-    holder: Any = _at(given, place[:-1])
-    kinds = list(_SLIPS)
-    return _SLIPS[draw.choice(kinds)](draw, holder, place)
+    slip = draw.choice(_SLIPS)
+    holder = _at(given, place[:-1])
+    slip(draw, holder, place[-1])
+    left = holder.get(place[-1]) if isinstance(holder, dict) else holder
+    return f"{_path(place)}: {slip.__name__} {json.dumps(left)[:80]}"
 
 
 def _places(value: Any, at: Place = ()) -> Iterator[Place]:
@@ -305,7 +153,11 @@ def _at(value: Any, place: Place) -> Any:
     return value
 
 
-def _written(draw: random.Random, given: list[Manifest], places: list[Place]) -> str | None:
+def _path(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def _add_fields(draw: random.Random, given: list[Manifest], places: list[Place]) -> str | None:
     """Writes fields of Kubernetes' into a pod, a container, metadata or a mount."""
     kind = draw.choice(("pod", "pod", "container", "container", "container", "metadata", "mount"))
     fits = _FITTING[kind]
@@ -315,10 +167,8 @@ def _written(draw: random.Random, given: list[Manifest], places: list[Place]) ->
     place = draw.choice(fitting)
     held = _at(given, place)
     if kind == "pod" and draw.random() < 0.15:
-        held["initContainers"] = [
-            *(held.get("initContainers") or ()),
-            copy.deepcopy(draw.choice(_seldom()["init"])),
-        ]
+        init = copy.deepcopy(draw.choice(_seldom()["init"]))
+        held["initContainers"] = [*(held.get("initContainers") or ()), init]
         return f"{_path(place)}: init container"
     more = copy.deepcopy(draw.choice(_seldom()[kind]))
     for key, value in more.items():
@@ -340,23 +190,20 @@ _FITTING: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _path(place: Place) -> str:
-    return ".".join(map(str, place))
+# Slips. Each changes what a dict or list holds under a key.
 
 
-def _deleted(_: random.Random, holder: Any, place: Place) -> str:
-    del holder[place[-1]]
-    return f"{_path(place)}: deleted"
+def _delete(_: random.Random, holder: Any, key: Any) -> None:
+    del holder[key]
 
 
-def _edge(draw: random.Random, holder: Any, place: Place) -> str:
-    holder[place[-1]] = copy.deepcopy(draw.choice(_EDGES))
-    return f"{_path(place)}: = {json.dumps(holder[place[-1]])[:80]}"
+def _set_edge(draw: random.Random, holder: Any, key: Any) -> None:
+    holder[key] = copy.deepcopy(draw.choice(_EDGES))
 
 
-def _another_type(draw: random.Random, holder: Any, place: Place) -> str:
-    held = holder[place[-1]]
-    changed: Any
+def _change_type(draw: random.Random, holder: Any, key: Any) -> None:
+    held = holder[key]
+    changed: Any = "x"
     if isinstance(held, (bool, int, float)):
         changed = str(held)
     elif isinstance(held, str):
@@ -364,37 +211,30 @@ def _another_type(draw: random.Random, holder: Any, place: Place) -> str:
     elif isinstance(held, list):
         changed = held[0] if held else {}
     elif isinstance(held, dict):
-        changed = (
-            [held]
-            if draw.random() < 0.5
-            else [{"name": str(k), "value": v} for k, v in held.items()]
-        )
-    else:
-        changed = "x"
-    holder[place[-1]] = changed
-    return f"{_path(place)}: another type {json.dumps(changed)[:80]}"
+        pairs = [{"name": str(name), "value": value} for name, value in held.items()]
+        changed = [held] if draw.random() < 0.5 else pairs
+    holder[key] = changed
 
 
-def _twice(draw: random.Random, holder: Any, place: Place) -> str:
-    if isinstance(holder, list) and isinstance(place[-1], int):
-        again = copy.deepcopy(holder[place[-1]])
-        if isinstance(again, dict) and again and draw.random() < 0.5:
-            key = draw.choice(list(again))
-            again[key] = _near(draw, again[key])
-        holder.append(again)
-        return f"{_path(place)}: given twice"
-    return _edge(draw, holder, place)
+def _repeat(draw: random.Random, holder: Any, key: Any) -> None:
+    if not isinstance(holder, list):
+        _set_edge(draw, holder, key)
+        return
+    again = copy.deepcopy(holder[key])
+    if isinstance(again, dict) and again and draw.random() < 0.5:
+        field = draw.choice(list(again))
+        again[field] = _near(draw, again[field])
+    holder.append(again)
 
 
-def _misspelt(draw: random.Random, holder: Any, place: Place) -> str:
+def _misspell(draw: random.Random, holder: Any, key: Any) -> None:
     if not isinstance(holder, dict):
-        return _twice(draw, holder, place)
-    key = str(place[-1])
+        _repeat(draw, holder, key)
+        return
     wrong = draw.choice(
         (f"{key}s", key[:-1] or "x", key.lower(), key.upper(), f"{key}Name", f"x-{key}")
     )
-    holder[wrong] = holder.pop(place[-1]) if draw.random() < 0.6 else holder[place[-1]]
-    return f"{_path(place)}: as {wrong}"
+    holder[wrong] = holder.pop(key) if draw.random() < 0.6 else holder[key]
 
 
 def _near(draw: random.Random, value: Any) -> Any:
@@ -414,48 +254,34 @@ def _near(draw: random.Random, value: Any) -> Any:
     return value
 
 
-def _nearly(draw: random.Random, holder: Any, place: Place) -> str:
-    held = holder[place[-1]]
-    if isinstance(held, (dict, list)):
-        return _edge(draw, holder, place)
-    holder[place[-1]] = _near(draw, held)
-    return f"{_path(place)}: ~ {json.dumps(holder[place[-1]])[:80]}"
+def _set_near(draw: random.Random, holder: Any, key: Any) -> None:
+    if isinstance(holder[key], (dict, list)):
+        _set_edge(draw, holder, key)
+    else:
+        holder[key] = _near(draw, holder[key])
 
 
-def _near_key(draw: random.Random, holder: Any, place: Place) -> str:
-    if not isinstance(holder, dict):
-        return _nearly(draw, holder, place)
-    wrong = _near(draw, str(place[-1]))
-    holder[wrong] = holder.pop(place[-1])
-    return f"{_path(place)}: key {wrong}"
+def _rename_near(draw: random.Random, holder: Any, key: Any) -> None:
+    if isinstance(holder, dict):
+        holder[_near(draw, str(key))] = holder.pop(key)
+    else:
+        _set_near(draw, holder, key)
 
 
-def _swapped(draw: random.Random, holder: Any, place: Place) -> str:
-    others = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-    other = draw.choice(others)
-    holder[place[-1]], holder[other] = holder[other], holder[place[-1]]
-    return f"{_path(place)}: swapped with {other}"
+def _swap(draw: random.Random, holder: Any, key: Any) -> None:
+    other = draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    holder[key], holder[other] = holder[other], holder[key]
 
 
-def _unknown(draw: random.Random, holder: Any, place: Place) -> str:
-    held = holder[place[-1]]
-    if isinstance(held, dict):
-        held[draw.choice(("unknown", "enabled", "Name", "spec", "replicas"))] = draw.choice(
-            (1, "x", {})
-        )
-        return f"{_path(place)}: unknown key"
-    return _edge(draw, holder, place)
+def _add_unknown(draw: random.Random, holder: Any, key: Any) -> None:
+    if isinstance(holder[key], dict):
+        value: Any = draw.choice((1, "x", {}))
+        holder[key][draw.choice(("unknown", "enabled", "Name", "spec", "replicas"))] = value
+    else:
+        _set_edge(draw, holder, key)
 
 
-_SLIPS: Mapping[str, Callable[[random.Random, Any, Place], str]] = {
-    "deleted": _deleted,
-    "edge": _edge,
-    "another type": _another_type,
-    "twice": _twice,
-    "misspelt": _misspelt,
-    "nearly": _nearly,
-    "nearly again": _nearly,
-    "near key": _near_key,
-    "swapped": _swapped,
-    "unknown": _unknown,
-}
+_SLIPS: tuple[Callable[[random.Random, Any, Any], None], ...] = (
+    _delete, _set_edge, _change_type, _repeat, _misspell, _set_near, _set_near, _rename_near, _swap,
+    _add_unknown,
+)  # fmt: skip

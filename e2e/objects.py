@@ -11,7 +11,6 @@ QUEUE_GROUP = "scheduling.k8s.io/group-name"
 
 
 def pod_spec(gpus: int = 0, **more: object) -> Object:
-    """A pod spec with one container."""
     container: Object = {"name": "engine", "image": IMAGE}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
@@ -45,7 +44,6 @@ def gang(name: str, *, pods: int, gpus: int) -> list[Object]:
 
 
 def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
-    """A LeaderWorkerSet whose pods need no accelerators."""
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
@@ -55,8 +53,3 @@ def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
             "leaderWorkerTemplate": {"size": size, "workerTemplate": {"spec": pod_spec()}},
         },
     }
-
-
-def service_account(name: str) -> Object:
-    """A ServiceAccount without rights."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}

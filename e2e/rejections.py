@@ -21,18 +21,15 @@ def rejected(manifest: Object, message: str) -> None:
 
 
 def warned_of(manifest: Object, message: str) -> None:
-    """Demand that the library warns of this service."""
     warnings = [f for f in inputs.plan_of(manifest).findings if f.severity is Severity.WARNING]
     assert any(message in str(warning) for warning in warnings), warnings
 
 
 def in_lws(edit: Callable[[Object], object]) -> Change:
-    """A change of every LeaderWorkerSet."""
     return _edited("LeaderWorkerSet", edit)
 
 
 def in_pod_group(edit: Callable[[Object], object]) -> Change:
-    """A change of the PodGroup."""
     return _edited("PodGroup", edit)
 
 

@@ -1,17 +1,15 @@
 """Write `docs/verified.md` from the claims of the end-to-end tests, and compare it with them.
 
-The marker `proves` has a test's claim. A complete run fails if the page and the markers differ.
-`--write-verified` writes the page once every claim passed, in this run or in earlier runs of the
-same code. With `-n` (pytest-xdist) the workers know the claims, and the main process the outcomes.
+The marker `proves` has a test's claim. A complete run fails if the page and the markers differ, or
+if a claim did not pass. `--write-verified` writes the page from the markers, and `--collect-only`
+with it needs no cluster. With `-n` (pytest-xdist) the workers know the claims, and the main process
+the outcomes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import pickle
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,15 +69,13 @@ NOT_VERIFIED = """\
 - **Gateway controllers** do not run, except Envoy Gateway for access rules. Envoy gets its
   configuration from the test; "stand-in" marks tests that write a Gateway's status themselves.
 - **Prometheus and KEDA** run by hand only; CI checks that their objects are accepted.
+  The Prometheus operator never runs: tests write the configuration that it makes of monitors.
 - **Grafana** never runs. Prometheus answers the dashboards' queries.
 - **Volcano** runs without its controllers and webhooks: no queue quotas, preemption or reclaim.
 - **Start-up times** of real models are not tried; pods become ready at once or after a fixed delay.
 - **Eviction five minutes after a node is lost** is not covered. Most tests delete the Node.
 - **Other versions** may differ. The Kubernetes provider is the one on PATH, older than its SDK.
 """
-
-PROVED = "e2e/proved"
-"""Key of pytest's cache: passed tests and the digest of their code."""
 
 _SHARED = "verified"
 """Key under which a worker hands over its claims."""
@@ -121,7 +117,6 @@ class Report:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Record all claims before tests are deselected."""
         for item in items:
             marker = item.get_closest_marker("proves")
             if marker is None:
@@ -145,11 +140,9 @@ class Report:
         self.is_whole = files <= {item.path for item in items} and not named
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Record which tests will run."""
         self.selected = {item.nodeid for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the outcome of a test."""
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.nodeid] = report.outcome
 
@@ -161,47 +154,35 @@ class Report:
             self.claims, self.selected, self.is_whole = pickle.loads(output[_SHARED])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Compare the page with this run, or write it."""
+        """Write the page, or compare a complete run with it."""
         if hasattr(self.config, "workeroutput"):
             shared = pickle.dumps((self.claims, self.selected, self.is_whole))
             self.config.workeroutput[_SHARED] = shared
-            return
-        if self.config.option.collectonly or not self.selected:
-            return
-        if self.config.getoption("--write-verified"):
-            self._write()
-        elif (
-            self.is_whole and DOCUMENT.exists() and not (session.testsfailed or session.shouldstop)
+        elif self.config.getoption("--write-verified"):
+            if not self.is_whole:
+                raise pytest.UsageError("not all files were collected: select tests with -m and -k")
+            DOCUMENT.write_text(document(list(self.claims.values())), encoding="utf-8")
+        elif self.is_whole and not (
+            self.config.option.collectonly or session.testsfailed or session.shouldstop
         ):
             self._compare()
         if self.problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _write(self) -> None:
-        """Write the page if every claim passed, else report the others."""
-        passed = {case for case in self.selected if self.outcomes.get(case) == "passed"}
-        cache = self.config.cache
-        if cache is not None:
-            known = cache.get(PROVED, {})
-            code = code_digest()
-            passed |= set(known["cases"]) if known.get("code") == code else set()
-            cache.set(PROVED, {"code": code, "cases": sorted(passed)})
-        missing = [claim.text for claim in self.claims.values() if not claim.cases <= passed]
-        self.problems += [f"not verified yet with this code: {text}" for text in missing]
-        self.problems += outdated_versions(versions.found())
-        if not self.is_whole:
-            self.problems.append("not all files were collected: select tests with -m and -k only")
-        if not self.problems:
-            DOCUMENT.write_text(document(list(self.claims.values())), encoding="utf-8")
-
     def _compare(self) -> None:
-        """Report claims that did not pass, and differences of the page."""
+        """Report claims that did not pass, other versions, and differences of the page."""
         skipped = [c.text for c in self.claims.values() if self._state(c) == "not verified"]
         self.problems += [f"claimed, but not verified in this run: {text}" for text in skipped]
+        installed = versions.found()
+        self.problems += [
+            f"{name} {installed[name]} is installed, OTHER_COMPONENTS has {listed}; update it"
+            for name, listed, _ in OTHER_COMPONENTS
+            if installed.get(name, listed) != listed
+        ]
         if document(list(self.claims.values())) != DOCUMENT.read_text(encoding="utf-8"):
             self.problems.append(
                 "docs/verified.md differs from the tests; regenerate it with "
-                "python -m pytest e2e --write-verified"
+                "python -m pytest e2e --collect-only --write-verified"
             )
 
     def _state(self, claim: Claim) -> str:
@@ -222,31 +203,7 @@ class Report:
             terminalreporter.write_line(problem, red=True)
 
 
-def outdated_versions(found: Mapping[str, str]) -> list[str]:
-    """Return a problem for each outdated version of OTHER_COMPONENTS.
-
-    Args:
-        found: Installed versions by name.
-    """
-    return [
-        f"{name} {found[name]} is installed, OTHER_COMPONENTS has {listed}; update it"
-        for name, listed, _ in OTHER_COMPONENTS
-        if found.get(name, listed) != listed
-    ]
-
-
-def code_digest() -> str:
-    """Return a digest of the code that claims depend on."""
-    digest = hashlib.sha256()
-    for folder in ("fusioninfer_pulumi", "e2e", "examples"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
 def document(claims: list[Claim]) -> str:
-    """Return the text of `docs/verified.md`."""
     rows = [
         f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
         for tool in sorted(TOOLS, key=lambda tool: list(COMPONENTS).index(tool.name)
@@ -273,17 +230,3 @@ def _folder(claim: Claim) -> str:
 def _row(claim: Claim) -> str:
     test = f"{claim.file.relative_to(ROOT / 'e2e').as_posix()}::{claim.test}"
     return f"| {claim.text} | `{test}`{'†' if claim.by_hand else '*' if claim.needs else ''} |"
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Add `--write-verified`."""
-    parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
-
-
-def register(config: pytest.Config) -> None:
-    """Register the plugin; raise UsageError if CI would write what it compares."""
-    if config.getoption("--write-verified") and os.environ.get("CI"):
-        raise pytest.UsageError(
-            "--write-verified would make the comparison pass; do not use it in CI"
-        )
-    config.pluginmanager.register(Report(config), "verified")

@@ -27,11 +27,7 @@ IMAGES = {
 
 @dataclass(frozen=True)
 class Picker:
-    """A release of the endpoint picker.
-
-    Attributes:
-        tool: What it is built as, None for llm-d's: `llm-d-epp` on PATH (see README.md).
-    """
+    """A release of the endpoint picker."""
 
     image: str
     tool: str | None = None
@@ -114,7 +110,6 @@ def objects_of(manifest: Object) -> list[Object]:
 
 
 def only(objects: Sequence[Object], kind: str) -> Object:
-    """The one object of a kind."""
     (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
-from fusioninfer_pulumi.topology.service_topology import compute_capacity
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
@@ -34,14 +33,7 @@ Change = Callable[[list[Object]], list[Object]]
 
 @dataclass(frozen=True)
 class Case:
-    """A service and the only nodes that it may use.
-
-    Attributes:
-        title: What is shown when it fails.
-        service: The service, as a user writes it.
-        pools: Its nodes.
-        change: Breaks its objects, for the negative control.
-    """
+    """A service and the only nodes that it may use."""
 
     title: str
     service: Object
@@ -50,12 +42,10 @@ class Case:
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
-        """The service's plan."""
         return inputs.plan_of(self.service)
 
     @functools.cached_property
     def model(self) -> Capacity:
-        """What the library says will run."""
         return compute_capacity(self.plan, self.pools)
 
 
@@ -110,12 +100,7 @@ class Bound:
 
 
 def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
-    """Schedule all cases side by side, wait until nothing more is bound, and clear up.
-
-    Args:
-        cluster: Where.
-        cases: The services; each gets a name of its own.
-    """
+    """Schedule all cases side by side, wait until nothing more is bound, and clear up."""
     namespace = cluster.new_namespace("cases")
     named = {f"case-{index}": case for index, case in enumerate(cases)}
     try:
@@ -136,7 +121,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         objects = cases[name].change(objects)
-        grouped = plans[name].groups is not None
+        grouped = plans[name].shape.groups is not None
         held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
             [manifest for manifest in objects if grouped or manifest["kind"] != "PodGroup"]

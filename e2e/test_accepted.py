@@ -22,9 +22,6 @@ from e2e.test_autoscaling import manifest as autoscaled
 from e2e.test_day_two import MANIFESTS, everything
 from e2e.test_modelplane import FORMS as MODELPLANE
 from e2e.test_modelplane import objects_of as modelplane_objects
-from e2e.test_models import GPUS, HF, service
-from e2e.test_offloading import FORMS as OFFLOADING
-from e2e.test_offloading import TIERS, role
 from fusioninfer_pulumi import loads, plan_service, render
 from importers.tests import kthena_samples as samples
 from importers.tests.documents import DOCUMENTS
@@ -38,15 +35,12 @@ RANDOM, RANDOM_LONG = 40, 200
 
 
 def ours(manifest: Path | Mapping[str, Any]) -> Build:
-    """Return the objects of a manifest of ours."""
     return lambda namespace: inputs.with_namespace(
         inputs.objects_of(inputs.plan_of(manifest)), namespace
     )
 
 
 def operations(manifest: Object) -> Build:
-    """Return the objects of a manifest, of which some belong to no namespace."""
-
     def build(namespace: str) -> list[Object]:
         metadata = {**manifest["metadata"], "namespace": namespace}
         return inputs.objects_of(inputs.plan_of({**manifest, "metadata": metadata}))
@@ -55,8 +49,6 @@ def operations(manifest: Object) -> Build:
 
 
 def imported(*documents: Object) -> Build:
-    """Return the objects of another system's manifests."""
-
     def build(namespace: str) -> list[Object]:
         found = loads(inputs.text(*documents), allow_lossy=True)
         objects = [each for args in found for each in render(plan_service(args))]
@@ -66,22 +58,18 @@ def imported(*documents: Object) -> Build:
 
 
 def example(name: str) -> Build:
-    """Return the objects of an example program."""
     return lambda namespace: inputs.with_namespace(inputs.example_objects(name), namespace)
 
 
 def behind_router(router: Mapping[str, Any]) -> Build:
-    """Return the objects of a service with this router."""
     return lambda namespace: objects_of(routed(namespace, **router))
 
 
 def prefill_decode(fields: Mapping[str, Any]) -> Build:
-    """Return the objects of a prefill/decode service with these fields."""
     return lambda namespace: objects_of(disaggregated(namespace, **fields))
 
 
 def modelplane(deployment: Object) -> Build:
-    """Return the objects of a Modelplane deployment with a cache and a ModelService."""
     documents = (deployment, cache(authSecret={"name": "hub"}, revision="v1"), model_service())
     return lambda namespace: inputs.with_namespace(modelplane_objects(*documents), namespace)
 
@@ -122,6 +110,7 @@ WEIGHTED = (
     ),
 )
 
+HF = "hf://Qwen/Qwen3-8B"
 WARM = {"storage": {"size": "1Gi", "storageClassName": "fast"}, "warmUp": True}
 ADAPTERS = {"adapters": [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "s3://b/c"},
                          {"name": "c", "uri": "pvc://more/c"}]}  # fmt: skip
@@ -147,17 +136,54 @@ MODEL_FORMS: dict[str, Object] = {
 }
 
 
+def vllm(release: str, limits: Object, *args: str, **more: Any) -> Object:
+    container: Object = {"name": "vllm", "image": f"vllm/vllm-openai:v{release}"}
+    container |= {"resources": {"limits": limits}, **({"args": list(args)} if args else {})}
+    template = {"spec": {"containers": [container]}}
+    return {"name": "serve", "componentType": "worker", "template": template, **more}
+
+
+def with_model(model: Object, fields: Object) -> Object:
+    made = inputs.service("svc", vllm("0.12.0", {"nvidia.com/gpu": 4}, **fields))
+    made["spec"]["model"] = model
+    return made
+
+
+def offloading(**more: Any) -> Object:
+    return vllm("0.22.0", {"nvidia.com/gpu": 4, "memory": "128Gi"}, "--model", "m", **more)
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+         "resources": {"requests": {"storage": "10Gi"}}}  # fmt: skip
+TIERS = [
+    {"fileSystem": {"emptyDir": {"size": "200Gi"}}},
+    {"fileSystem": {"pvc": {"spec": CLAIM}}},
+    {"fileSystem": {"pvc": {"ref": {"name": "shared", "path": "kv"}}}},
+]
+OFFLOADING: dict[str, Object] = {
+    "host memory": {"kvCacheOffloading": {"cpu": "64Gi"}},
+    "every tier": {
+        "kvCacheOffloading": {"cpu": "64Gi", "evictionPolicy": "arc", "secondary": TIERS}
+    },
+    "several nodes": {
+        "kvCacheOffloading": {"cpu": "16Gi", "secondary": TIERS},
+        "parallelism": {"tensor": 2, "data": 4, "dataLocal": 2},
+    },
+}
+
+
 def sglang() -> Object:
     container = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3",
                  "command": ["python3", "-m", "sglang.launch_server", "--model-path", "m"],
                  "resources": {"limits": {"nvidia.com/gpu": 1, "memory": "128Gi"}}}  # fmt: skip
     given = {"cpu": "64Gi", "secondary": TIERS[:1]}
-    return role(template={"spec": {"containers": [container]}}, kvCacheOffloading=given)
+    return offloading(template={"spec": {"containers": [container]}}, kvCacheOffloading=given)
 
 
 def pair() -> list[Object]:
     both: Object = {"kvTransfer": {}, **OFFLOADING["every tier"], "parallelism": {"tensor": 4}}
-    return [role("prefill", "prefiller", **both), role("decode", "decoder", **both)]
+    kinds = (("prefill", "prefiller"), ("decode", "decoder"))
+    return [offloading(name=name, componentType=kind, **both) for name, kind in kinds]
 
 
 TLS_GATEWAY = {
@@ -275,7 +301,8 @@ PREFILL_DECODE: dict[str, dict[str, Any]] = {
 SERVER_METRICS = {**METRIC, "source": "External", "selector": {"a": "b"}}
 SLOW_DOWN = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 600}}}
 CLAIMED_DEVICES: list[Any] = [
-    {**GPUS, "selectors": ["device.attributes['x.example.com'].model == 'a'"]},
+    {"name": "gpus", "deviceClassName": "gpu.example.com", "count": 8,
+     "selectors": ["device.attributes['x.example.com'].model == 'a'"]},
     {"name": "all", "spec": {"devices": {"requests": [
         {"name": "x", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]}}},
     {"name": "shared", "claimName": "existing"},
@@ -317,16 +344,21 @@ CLAIMS: dict[str, dict[str, Build]] = {
         name: modelplane(deployment) for name, deployment in MODELPLANE.items()
     },
     "Every model source, cache and parallelism is accepted unchanged": {
-        f"{name}, {form}": ours(service(model, role))
+        f"{name}, {form}": ours(with_model(model, fields))
         for name, model in MODELS.items()
-        for form, role in MODEL_FORMS.items()
+        for form, fields in MODEL_FORMS.items()
     },
     "ResourceClaimTemplates and pods that reference them are accepted unchanged": {
-        claim["name"]: ours(service(None, {"resourceClaims": [claim]}, 0))
+        claim["name"]: ours(
+            inputs.service("svc", vllm("0.12.0", {"cpu": "1"}, resourceClaims=[claim]))
+        )
         for claim in CLAIMED_DEVICES
     },
     "kvCacheOffloading to memory, emptyDirs and claims is accepted unchanged": {
-        **{name: ours(inputs.service("svc", role(**form))) for name, form in OFFLOADING.items()},
+        **{
+            name: ours(inputs.service("svc", offloading(**form)))
+            for name, form in OFFLOADING.items()
+        },
         "with NIXL": ours(inputs.service("svc", *pair())),
         "SGLang": ours(inputs.service("svc", sglang())),
     },

@@ -55,7 +55,6 @@ Series = dict[str, str]
 
 
 def engine(metric: str, pod: str, *, revision: str = "a", address: str = "") -> str:
-    """A series of one replica."""
     return (
         f'{metric}{{{OF_ENGINES}, pod="{pod}", fusioninfer_io_revision="{revision}", '
         f'endpoint="http", instance="{address or pod}"}}'
@@ -172,7 +171,6 @@ def cases() -> Iterator[Case]:
 
 @pytest.fixture(scope="module")
 def rules() -> list[Object]:
-    """The rules of the service."""
     (args,) = load(SERVICE)
     (made,) = (item for item in render(plan_service(args)) if item["kind"] == "PrometheusRule")
     found: list[Object] = made["spec"]["groups"][0]["rules"]
@@ -194,13 +192,11 @@ def promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
 
 
 def scenario(series: Series, checks: list[Object]) -> Object:
-    """A test of promtool's."""
     listed = [{"series": name, "values": values} for name, values in series.items()]
     return {"interval": "1m", "input_series": listed, "alert_rule_test": checks}
 
 
 def expected(rule: Object, case: Case) -> Object:
-    """The alert as it fires."""
     labels = {key: value for key, value in rule["labels"].items() if "{{" not in value}
     found: Object = {"exp_labels": {**labels, **case.labels}, "exp_annotations": {}}
     for key, value in rule["annotations"].items():

@@ -1,4 +1,4 @@
-"""Gangs whose pods claim devices: what Volcano makes of their claims, told and not told to look."""
+"""Gangs whose pods claim devices: Volcano looks at claims only if its arguments say so."""
 
 from __future__ import annotations
 
@@ -12,22 +12,40 @@ from e2e.devices import devices
 from e2e.harness import Cluster
 
 CLAIM = "resource.k8s.io/v1/ResourceClaim"
-TOLD = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}
+ENABLED = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}
 DEVICES = 8
+NO_GANG = {"gangPolicy": {"mode": "Off"}}
+CASES: dict[str, list[Any]] = {
+    # Volcano's arguments, scheduling of the service, nodes with devices; bound and allocated pods
+    "By default Volcano ignores device claims, so claiming gangs never start": [
+        (None, {}, 3, (3, 0)), (None, {}, 1, (3, 0)),
+    ],
+    "With DynamicResourceAllocationEnable, Volcano allocates a gang's devices or places nothing": [
+        (ENABLED, {}, 3, (3, 3)), (ENABLED, {}, 2, (0, 0)),
+    ],
+    "The default scheduler allocates claimed devices without a gang": [(None, NO_GANG, 3, (3, 3))],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def output() -> Iterator[Cluster]:
-    """A cluster whose Volcano looks at claims."""
-    with Cluster(arguments=TOLD) as started:
-        yield started
+def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
+    with Cluster(arguments=ENABLED) as enabled:
+        yield {False: cluster, True: enabled}
 
 
-def _found(cluster: Cluster, nodes: int, **scheduling: Any) -> tuple[int, dict[str, str]]:
-    """Bound pods of prefill 1 + decode 2 that claim a node's devices each; their allocated claims.
-
-    So many nodes have devices; one more has none.
-    """
+@pytest.mark.parametrize(
+    ("arguments", "scheduling", "nodes", "wanted"),
+    [
+        pytest.param(*case, marks=pytest.mark.proves(claim))
+        for claim, cases in CASES.items()
+        for case in cases
+    ],
+)
+def test_devices_of_claiming_gang(
+    clusters: dict[bool, Cluster], arguments: Any, scheduling: Any, nodes: int, wanted: Any
+) -> None:
+    """One prefill and two decode pods claim a node's devices each; one more node has none."""
+    cluster = clusters[arguments is not None]
     namespace = cluster.new_namespace("claims")
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(nodes, gpus=0)
@@ -44,37 +62,15 @@ def _found(cluster: Cluster, nodes: int, **scheduling: Any) -> tuple[int, dict[s
         cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
         cluster.wait(lambda: len(cluster.list(CLAIM, namespace)) == plan.total_pods, 60)
         cluster.settle(8)
-        bound = cluster.bound(namespace)
-        allocated = {
-            each["metadata"]["name"]: each["status"]["allocation"]["devices"]["results"][0]["pool"]
+        pools = {
+            each["status"]["allocation"]["devices"]["results"][0]["pool"]
             for each in cluster.list(CLAIM, namespace)
             if each.get("status", {}).get("allocation")
         }
+        assert (len(cluster.bound(namespace)), len(pools)) == wanted
     finally:
         cluster.delete_namespace(namespace)
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
         for each in reversed(made):
             cluster.delete(each["kind"], each["metadata"]["name"])
         cluster.remove_nodes([*names, *bare])
-    return len(bound), allocated
-
-
-@pytest.mark.proves("By default Volcano ignores device claims, so claiming gangs never start")
-@pytest.mark.parametrize("nodes", [3, 1])
-def test_volcano_ignores_claims_by_default(cluster: Cluster, nodes: int) -> None:
-    assert _found(cluster, nodes) == (3, {})
-
-
-@pytest.mark.proves(
-    "With DynamicResourceAllocationEnable, Volcano allocates a gang's devices or places nothing"
-)
-@pytest.mark.parametrize(("nodes", "running"), [(3, 3), (2, 0)])
-def test_volcano_allocates_claims_if_enabled(output: Cluster, nodes: int, running: int) -> None:
-    bound, allocated = _found(output, nodes)
-    assert (bound, len(set(allocated.values()))) == (running, running)
-
-
-@pytest.mark.proves("The default scheduler allocates claimed devices without a gang")
-def test_default_scheduler_allocates_claims(cluster: Cluster) -> None:
-    bound, allocated = _found(cluster, 3, gangPolicy={"mode": "Off"})
-    assert (bound, len(set(allocated.values()))) == (3, 3)

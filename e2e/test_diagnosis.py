@@ -45,7 +45,6 @@ class Case:
         self._write = bool(request.config.getoption("--write-transcripts"))
 
     def start(self, manifest: Object) -> None:
-        """Create the service."""
         LiveService(self._cluster, self._namespace, manifest).apply()
 
     def says(self, name: str, *words: str, watched: bool = False) -> None:
@@ -160,7 +159,6 @@ def test_admission_rejection_is_reported(cluster: Cluster, namespace: str, case:
 
 
 def _kept(seen: Snapshot) -> Snapshot:
-    """What the explanation reads, and no more."""
     return Snapshot(
         [_pod(pod) for pod in seen.pods],
         [_event(event) for event in seen.events],

@@ -22,7 +22,6 @@ REQUESTS = 60
 
 
 def _grouped(namespace: str, **router: Any) -> Object:
-    """Two groups of two prefill and two decode pods."""
     manifest = disaggregated(namespace, **router)
     manifest["spec"]["groups"] = 2
     for role in manifest["spec"]["roles"][1:]:
@@ -31,7 +30,6 @@ def _grouped(namespace: str, **router: Any) -> Object:
 
 
 def _groups_of(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """Group of each pod by address."""
     return {
         pod["status"]["podIP"]: pod["metadata"]["labels"][GROUP]
         for pod in leaders(cluster, namespace)

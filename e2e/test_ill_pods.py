@@ -29,14 +29,12 @@ CARRIED = [
 
 @pytest.fixture(scope="module")
 def room(cluster: Cluster) -> Iterator[str]:
-    """A namespace for objects that are never stored."""
     name = cluster.new_namespace()
     yield name
     cluster.delete_namespace(name)
 
 
 def pod(fields: Object, container: Object) -> Object:
-    """A pod with more fields, and more of its container."""
     made = copy.deepcopy(objects.pod("ill"))
     made["spec"].update(fields)
     made["spec"]["containers"][0].update(container)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
-from e2e.harness.pods import is_condition_true
+from e2e.live import await_images
 from fusioninfer_pulumi.checks.cluster_checks import (
     check_gang_backends,
     check_named_objects,
@@ -21,8 +20,7 @@ from fusioninfer_pulumi.checks.cluster_checks import (
 )
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 
@@ -33,12 +31,6 @@ WORKLOAD = "kueue.x-k8s.io/v1beta2/Workload"
 WAIT = 120.0
 GPUS = (80, 64, 48, 32, 16)
 IMAGE = "registry.example.com/engine:1"
-CONTAINER = {
-    "name": "main",
-    "image": IMAGE,
-    "resources": {"limits": {GPU: "8"}},
-    "securityContext": {"runAsUser": 1000},
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +43,6 @@ def queues() -> Iterator[Cluster]:
 
 
 def queued(service: Object, **spec: Any) -> Object:
-    """The service in the LocalQueue."""
     changed = copy.deepcopy(service)
     strategy = {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
     changed["spec"] |= {"schedulingStrategy": strategy, **spec}
@@ -166,35 +157,6 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
     assert table[32] in [(1, 0), (0, 1)]
 
 
-def available(
-    cluster: Cluster, namespace: str, names: Mapping[str, str], others: Collection[str] = ()
-) -> None:
-    """Wait until LeaderWorkerSets of these images are available; ignore `others`."""
-
-    def done() -> bool:
-        stored = {
-            lws["metadata"]["name"]: lws
-            for lws in cluster.list("LeaderWorkerSet", namespace)
-            if lws["metadata"]["name"] not in others
-        }
-        if stored.keys() != names.keys():
-            return False
-        images = {
-            (checks.replica_of(pod), pod["spec"]["containers"][0]["image"])
-            for pod in cluster.ready(namespace)
-        }
-        return images == set(names.items()) and all(_available(lws) for lws in stored.values())
-
-    cluster.wait(done, WAIT, lambda: str([p["status"] for p in cluster.pods(namespace)]))
-
-
-def _available(lws: Object) -> bool:
-    status = lws.get("status") or {}
-    if status.get("observedGeneration") != lws["metadata"]["generation"]:
-        return False
-    return is_condition_true(lws, "Available")
-
-
 @pytest.mark.proves("`plan --cluster` agrees with Kueue on quota and inactive queues")
 def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     namespace = queues.new_namespace()
@@ -295,8 +257,7 @@ def test_late_workers_start_under_kueue(queues: Cluster, way: str) -> None:
         key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
         service["metadata"]["annotations"] = {key: CASE}
     put(queues, namespace, service)
-    image = "registry.example.com/engine:1"
-    available(queues, namespace, {"svc-inference-0": image})
+    await_images(queues, namespace, {"svc-inference-0": IMAGE})
 
 
 @pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
@@ -310,6 +271,9 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     for key in ("leaderTemplate", "workerTemplate"):
         lws["spec"]["leaderWorkerTemplate"][key]["metadata"]["labels"][label] = QUEUE
     queues.apply(objects)
+    resources = {"limits": {GPU: "8"}}
+    security = {"runAsUser": 1000}
+    engine = {"name": "main", "image": IMAGE, "resources": resources, "securityContext": security}
     kserve = {
         "apiVersion": "serving.kserve.io/v1alpha2",
         "kind": "LLMInferenceService",
@@ -319,12 +283,12 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
             # Its init container asks for memory, which the queue here does not cover.
             "storageInitializer": {"enabled": False},
             "parallelism": {"data": 2, "dataLocal": 1},
-            "template": {"containers": [CONTAINER]},
-            "worker": {"containers": [CONTAINER]},
+            "template": {"containers": [engine]},
+            "worker": {"containers": [engine]},
         },
     }
     put(queues, namespace, kserve)
-    available(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
+    await_images(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
     queues.wait(
         lambda: all(quota_of(workload) == "True" for workload in queues.list(WORKLOAD, namespace)),
         WAIT,
@@ -369,7 +333,7 @@ def test_kueue_is_suggested_without_volcano(queues: Cluster) -> None:
     assert said(queued(inputs.prefill_decode())) == []
 
     plan = inputs.plan_of(inputs.prefill_decode())
-    plan = replace(plan, namespace=namespace)
+    plan = plan.in_namespace(namespace)
     checked = Prerequisites(KubernetesApi(str(queues.kubeconfig), None), [plan])
     lacks = [str(finding) for finding in checked.findings()]
     assert any("PodGroup (scheduling.volcano.sh/v1beta1) is not served" in text for text in lacks)

@@ -5,225 +5,151 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService, task_of
 
-FULL = {"prefill-0": 2, "decode-0": 4, "decode-1": 4}
+BOTH = ("PerReplica", "PerRole")
 MINIMUM = {"prefill": 1, "decode": 1}
-LITERAL = prefill_decode()
-PARTIAL = prefill_decode(minimum=MINIMUM)
+ALL = {"prefill": 1, "decode": 2}
+NO_DECODE_1, NO_DECODE_2 = {"decode-1": 0}, {"decode-2": 0}
+Step = tuple[str, Any, Mapping[str, int]]
+"""What happens, to what, and the bound pods of the replicas that are not whole afterwards.
 
-LAYOUTS = pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-
-
-def laid_out(manifest: Object, layout: str) -> Object:
-    return {**manifest, "spec": {**manifest["spec"], "layout": layout}}
-
-
-def leader(layout: str, replica: str) -> str:
-    """The leader of a replica: the first of its own set, or a group of the role's one set."""
-    return f"svc-{replica}-0" if layout == "PerReplica" else f"svc-{replica}"
+`lose` takes the node of a pod of a replica, `restart` deletes its leader, `nodes` adds nodes.
+`decode` and `minimum` apply the service with other replicas or another minimum, `scale` sets the
+replicas of the decode role's LeaderWorkerSet, and `lower` applies the PodGroup of fewer replicas.
+"""
 
 
-def node_of(service: LiveService, task: str) -> str:
-    return str(next(p for p in service.pods() if task_of(p) == task)["spec"]["nodeName"])
+@dataclass(frozen=True)
+class Case:
+    """A service of one prefill replica of two pods and two decode replicas of four, and its life.
+
+    Attributes:
+        steps: What happens, one after the other.
+        minimum: Replicas that the gang needs; all without it.
+        nodes: Nodes at the beginning, each for one pod.
+        started: Bound pods of the replicas that are not whole at the beginning.
+    """
+
+    steps: tuple[Step, ...]
+    minimum: Mapping[str, int] | None = None
+    required: str = "Any"
+    nodes: int = 10
+    layouts: tuple[str, ...] = BOTH[:1]
+    started: Mapping[str, int] | None = None
 
 
-def started(cluster: Cluster, namespace: str, manifest: Object, nodes: int = 10) -> LiveService:
-    service = LiveService(cluster, namespace, manifest)
-    cluster.add_nodes(nodes)
-    service.apply()
-    service.becomes(FULL)
-    return service
+def returns(task: str) -> Case:
+    return Case((("lose", task, {task: 0}), ("nodes", 1, {})), MINIMUM, layouts=BOTH)
 
 
-@LAYOUTS
-@pytest.mark.proves("All-or-nothing gang: a lost replica waits until the whole gang fits")
-def test_lost_replica_of_full_gang_waits_until_all_fit(
-    cluster: Cluster, namespace: str, layout: str
-) -> None:
-    service = started(cluster, namespace, laid_out(LITERAL, layout))
-    others = service.identities("prefill-0", "decode-0")
-    lost = service.identities("decode-1")
-
-    cluster.remove_nodes([node_of(service, "decode-1")])
-
-    # LeaderWorkerSet makes the whole replica anew; its four pods would not all fit.
-    service.becomes({**FULL, "decode-1": 0})
-    assert service.identities("prefill-0", "decode-0") == others
-    assert not set(service.identities("decode-1").values()) & set(lost.values())
-
-    # Nor does another replica that restarts meanwhile get its own nodes back.
-    cluster.delete("v1/Pod", leader(layout, "prefill-0"), namespace, now=True)
-    service.becomes({"prefill-0": 0, "decode-0": 4, "decode-1": 0})
-
-    cluster.add_nodes(1)
-    service.becomes(FULL)
-    assert service.identities("decode-0").items() <= others.items()
+def takes_capacity(required: str, prefill: int) -> Case:
+    lost = {"decode-0": 0}
+    steps: tuple[Step, ...] = (
+        ("lose", "decode-0", lost),
+        # Three nodes were left free, and two more now: not enough for decode-0 and prefill-0.
+        ("restart", "prefill-0", {**lost, **({} if prefill else {"prefill-0": 0})}),
+        ("nodes", 1, {}),
+    )
+    return Case(steps, MINIMUM, required)
 
 
-@pytest.mark.proves("Partial gang: a lost replica returns with its node")
-@pytest.mark.parametrize("task", ["decode-1", "decode-0", "prefill-0"])
-@LAYOUTS
-def test_lost_replica_of_partial_gang_returns_with_its_node(
-    cluster: Cluster, namespace: str, layout: str, task: str
-) -> None:
-    service = started(cluster, namespace, laid_out(PARTIAL, layout))
-    others = service.identities(*FULL.keys() - {task})
+CLAIMS: dict[str, list[Case]] = {
+    "All-or-nothing gang: a lost replica waits until the whole gang fits": [Case((
+        # LeaderWorkerSet makes the whole replica anew; its four pods would not all fit.
+        ("lose", "decode-1", NO_DECODE_1),
+        # Nor does another replica that restarts meanwhile get its own nodes back.
+        ("restart", "prefill-0", {"prefill-0": 0, "decode-1": 0}),
+        ("nodes", 1, {})), layouts=BOTH)],
+    "Partial gang: a lost replica returns with its node": [
+        returns("decode-1"), returns("decode-0"), returns("prefill-0")],
+    "Partial gang: an optional replica stands in for a lost one, except with LowestOrdinals": [
+        takes_capacity("Any", 2), takes_capacity("LowestOrdinals", 0)],
+    "Partial gang: a lost optional replica leaves capacity for a required one": [Case((
+        ("lose", "prefill-0", {"prefill-0": 0}), ("decode", 1, {})), MINIMUM)],
+    "Partial gang: scaling leaves the PodGroup and other replicas alone": [Case((
+        ("decode", 3, NO_DECODE_2), ("nodes", 4, {}), ("decode", 2, {})), MINIMUM)],
+    "All-or-nothing gang: scaling up with capacity restarts nothing": [Case((
+        ("decode", 3, {}),), nodes=14)],
+    "All-or-nothing gang: an unschedulable new replica blocks restarting ones": [Case((
+        ("decode", 3, NO_DECODE_2),
+        # Every node of the replica is there, and still its pods are not bound again.
+        ("restart", "prefill-0", {"prefill-0": 0, "decode-2": 0}),
+        ("decode", 2, {})), layouts=BOTH)],
+    "All-or-nothing gang: lowering the PodGroup before deleting a replica is harmless": [Case((
+        ("lower", 1, {}), ("decode", 1, {})))],
+    "Partial gang: an unschedulable minimum stops nothing that runs": [Case((
+        ("minimum", MINIMUM, NO_DECODE_1), ("minimum", ALL, NO_DECODE_1), ("nodes", 2, {})),
+        ALL, nodes=8, started={"prefill-0": 0, "decode-0": 0, "decode-1": 0})],
+    "Raising the minimum beyond capacity blocks restarting replicas": [Case((
+        ("minimum", ALL, NO_DECODE_1), ("restart", "prefill-0", {"prefill-0": 0, "decode-1": 0})),
+        MINIMUM, nodes=8, started=NO_DECODE_1)],
+    "PerRole: restarting replicas wait while the role is scaled below the minimum": [Case((
+        ("scale", 1, {}), ("restart", "prefill-0", {"prefill-0": 0}), ("scale", 2, {})),
+        layouts=BOTH[1:])],
+}  # fmt: skip
 
-    cluster.remove_nodes([node_of(service, task)])
-    service.becomes({**FULL, task: 0})
 
-    cluster.add_nodes(1)
-    service.becomes(FULL)
-    assert service.identities(*FULL.keys() - {task}) == others
-
-
-@pytest.mark.parametrize("required", ["Any", "LowestOrdinals"])
-@pytest.mark.proves(
-    "Partial gang: an optional replica stands in for a lost one, except with LowestOrdinals"
+@pytest.mark.parametrize(
+    ("case", "layout"),
+    [
+        pytest.param(case, layout, marks=pytest.mark.proves(claim))
+        for claim, cases in CLAIMS.items()
+        for case in cases
+        for layout in case.layouts
+    ],
 )
-def test_optional_replica_takes_capacity_of_lost_one(
-    cluster: Cluster, namespace: str, required: str
-) -> None:
-    service = started(cluster, namespace, prefill_decode(minimum=MINIMUM, required=required))
-    others = service.identities("decode-1")
-    cluster.remove_nodes([node_of(service, "decode-0")])
-    service.becomes({**FULL, "decode-0": 0})
+def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout: str) -> None:
+    decode, minimum = 2, case.minimum
 
-    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
+    def made() -> Object:
+        made = prefill_decode(decode=decode, minimum=minimum, required=case.required)
+        return {**made, "spec": {**made["spec"], "layout": layout}}
 
-    # Three nodes were left free, and two more now: not enough for decode-0 and prefill-0 together.
-    service.becomes({**FULL, "decode-0": 0, "prefill-0": 2 if required == "Any" else 0})
-    cluster.add_nodes(1)
-    service.becomes(FULL)
-    assert service.identities("decode-1") == others
+    def full() -> dict[str, int]:
+        return {"prefill-0": 2, **{f"decode-{index}": 4 for index in range(decode)}}
 
-
-@pytest.mark.proves("Partial gang: a lost optional replica leaves capacity for a required one")
-def test_deleted_optional_replica_leaves_capacity_for_required_one(
-    cluster: Cluster, namespace: str
-) -> None:
-    service = started(cluster, namespace, PARTIAL)
-    cluster.remove_nodes([node_of(service, "prefill-0")])
-    service.becomes({**FULL, "prefill-0": 0})
-
-    service.apply(prefill_decode(decode=1, minimum=MINIMUM))
-
-    service.becomes({"prefill-0": 2, "decode-0": 4})
-
-
-@pytest.mark.proves("Partial gang: scaling leaves the PodGroup and other replicas alone")
-def test_partial_gang_scales_without_other_changes(cluster: Cluster, namespace: str) -> None:
-    service = started(cluster, namespace, PARTIAL)
-    others = service.identities()
-    group = service.pod_group()
-
-    service.apply(prefill_decode(decode=3, minimum=MINIMUM))
-    service.becomes({**FULL, "decode-2": 0})
-    cluster.add_nodes(4)
-    service.becomes({**FULL, "decode-2": 4})
-    assert service.identities(*FULL) == others
-
-    service.apply(PARTIAL)
-    service.becomes(FULL)
-    assert service.identities() == others
-    assert group is not None
-    assert (service.pod_group() or {})["spec"] == group["spec"]
-
-
-@pytest.mark.proves("All-or-nothing gang: scaling up with capacity restarts nothing")
-def test_full_gang_scales_up_without_restarts(cluster: Cluster, namespace: str) -> None:
-    service = started(cluster, namespace, LITERAL, nodes=14)
-    others = service.identities()
-    service.apply(prefill_decode(decode=3))
-    service.becomes({**FULL, "decode-2": 4})
-    assert service.identities(*FULL) == others
-
-
-@LAYOUTS
-@pytest.mark.proves("All-or-nothing gang: an unschedulable new replica blocks restarting ones")
-def test_unschedulable_replica_of_full_gang_blocks_restarts(
-    cluster: Cluster, namespace: str, layout: str
-) -> None:
-    service = started(cluster, namespace, laid_out(LITERAL, layout))
-    service.apply(laid_out(prefill_decode(decode=3), layout))
-    service.becomes({**FULL, "decode-2": 0})
-
-    # Every node of the replica is there, and still its pods are not bound again.
-    cluster.delete("v1/Pod", leader(layout, "prefill-0"), namespace, now=True)
-    service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
-
-    service.apply(laid_out(LITERAL, layout))
-    service.becomes(FULL)
-
-
-@pytest.mark.proves(
-    "All-or-nothing gang: lowering the PodGroup before deleting a replica is harmless"
-)
-def test_lowered_pod_group_before_deletion_is_harmless(cluster: Cluster, namespace: str) -> None:
-    service = started(cluster, namespace, LITERAL)
-    kept = service.identities("prefill-0", "decode-0")
-    lowered = LiveService(cluster, namespace, prefill_decode(decode=1))
-
-    lowered.apply()  # knows nothing of decode-1, and so deletes nothing
-
-    lowered.stays(FULL)
-    assert service.identities("prefill-0", "decode-0") == kept
-    service.apply(prefill_decode(decode=1))
-    service.becomes({"prefill-0": 2, "decode-0": 4})
-    assert service.identities() == kept
-
-
-@pytest.mark.proves("Partial gang: an unschedulable minimum stops nothing that runs")
-def test_unschedulable_minimum_stops_nothing(cluster: Cluster, namespace: str) -> None:
-    both = {"prefill": 1, "decode": 2}
-    service = LiveService(cluster, namespace, prefill_decode(minimum=both))
-    cluster.add_nodes(8)
+    service = LiveService(cluster, namespace, made())
+    cluster.add_nodes(case.nodes)
     service.apply()
-    service.becomes(dict.fromkeys(FULL, 0))
-
-    service.apply(PARTIAL)
-    service.becomes({**FULL, "decode-1": 0})
-    running = service.identities("prefill-0", "decode-0")
-
-    service.apply(prefill_decode(minimum=both))
-    service.stays({**FULL, "decode-1": 0})
-    assert service.identities("prefill-0", "decode-0") == running
-
-    cluster.add_nodes(2)
-    service.becomes(FULL)
-    assert service.identities("prefill-0", "decode-0") == running
-
-
-@pytest.mark.proves("Raising the minimum beyond capacity blocks restarting replicas")
-def test_raised_minimum_beyond_capacity_blocks_restarts(cluster: Cluster, namespace: str) -> None:
-    service = LiveService(cluster, namespace, PARTIAL)
-    cluster.add_nodes(8)
-    service.apply()
-    service.becomes({**FULL, "decode-1": 0})
-    service.apply(prefill_decode(minimum={"prefill": 1, "decode": 2}))
-    service.stays({**FULL, "decode-1": 0})
-
-    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
-
-    service.becomes({**FULL, "prefill-0": 0, "decode-1": 0})
-
-
-@pytest.mark.proves("PerRole: restarting replicas wait while the role is scaled below the minimum")
-def test_role_scaled_below_minimum_blocks_restarts(cluster: Cluster, namespace: str) -> None:
-    service = started(cluster, namespace, laid_out(LITERAL, "PerRole"))
-
-    def scale(replicas: int) -> None:
-        change = {"spec": {"replicas": replicas}}
-        cluster.patch("LeaderWorkerSet", "svc-decode", change, namespace, subresource="scale")
-
-    scale(1)
-    cluster.wait(lambda: service.bound() == {"prefill-0": 2, "decode-0": 4}, 60, service.bound)
-    cluster.delete("v1/Pod", leader("PerRole", "prefill-0"), namespace, now=True)
-    service.stays({"prefill-0": 0, "decode-0": 4})
-    scale(2)
-    service.becomes(FULL)
+    bound = {**full(), **(case.started or {})}
+    service.becomes(bound)
+    group = (service.pod_group() or {})["spec"]
+    for action, argument, missing in case.steps:
+        before, pods = bound, {task: service.identities(task) for task in bound}
+        if action == "lose":
+            lost = next(pod for pod in service.pods() if task_of(pod) == argument)
+            cluster.remove_nodes([str(lost["spec"]["nodeName"])])
+        elif action == "restart":
+            # The leader is the first of its own set, or a group of the role's one set.
+            leader = f"svc-{argument}{'-0' if layout == 'PerReplica' else ''}"
+            cluster.delete("v1/Pod", leader, namespace, now=True)
+        elif action == "nodes":
+            cluster.add_nodes(argument)
+        elif action == "lower":
+            # It knows nothing of decode-1, and so deletes nothing.
+            LiveService(cluster, namespace, prefill_decode(decode=argument)).apply()
+        elif action == "scale":
+            decode = argument
+            service.manifest = made()
+            scale = {"spec": {"replicas": argument}}
+            cluster.patch("LeaderWorkerSet", "svc-decode", scale, namespace, subresource="scale")
+        else:
+            decode = argument if action == "decode" else decode
+            minimum = argument if action == "minimum" else minimum
+            service.apply(made())
+        bound = {**full(), **missing}
+        service.becomes(bound)
+        for task in before.keys() & bound.keys():
+            if before[task] and bound[task] and task != argument:
+                assert service.identities(task) == pods[task], (action, task)
+    if minimum is not None and minimum == case.minimum:
+        assert (service.pod_group() or {})["spec"] == group

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e import checks, inputs
+from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, VOLCANO, ApiError, Cluster, Object
 from e2e.harness import LWS as MANAGER
-from fusioninfer_pulumi.component.status import is_available
+from e2e.live import await_images
 
 pytestmark = pytest.mark.long
 
 WAIT = 120.0
 SECOND = "registry.example.com/engine:2"
-TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
 LATEST = "lws-0.9"
@@ -25,7 +24,6 @@ LATEST = "lws-0.9"
 
 @pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8", LATEST])
 def release(request: pytest.FixtureRequest) -> str:
-    """A release, as the tool catalog names it."""
     if not tool(request.param).is_built:
         pytest.skip(f"not built: python -m e2e.build_tools --only {request.param}")
     return str(request.param)
@@ -55,21 +53,8 @@ def put(cluster: Cluster, namespace: str, service: Object) -> None:
 
 def serves(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
     """Wait until exactly these sets are available, with pods of these images alone."""
-
-    def done() -> bool:
-        stored = {
-            lws["metadata"]["name"]: lws for lws in cluster.list("LeaderWorkerSet", namespace)
-        }
-        ready = cluster.ready(namespace)
-        running = {(checks.replica_of(pod), pod["spec"]["containers"][0]["image"]) for pod in ready}
-        return (
-            stored.keys() == images.keys()
-            and running == set(images.items())
-            and len(cluster.pods(namespace)) == len(ready) == pods
-            and all(is_available(lws) for lws in stored.values())
-        )
-
-    cluster.wait(done, WAIT, lambda: str([p["status"] for p in cluster.pods(namespace)]))
+    await_images(cluster, namespace, images)
+    cluster.wait(lambda: len(cluster.pods(namespace)) == pods, WAIT)
 
 
 def with_image(service: Object, image: str) -> Object:

@@ -42,7 +42,6 @@ _SHOWN = 3
 
 @pytest.fixture(scope="module")
 def room(cluster: Cluster) -> Iterator[str]:
-    """A namespace for objects that are never stored."""
     name = cluster.new_namespace()
     yield name
     cluster.delete_namespace(name)
@@ -62,7 +61,6 @@ def own_rules() -> frozenset[str]:
 
 
 def read(documents: Sequence[Any]) -> Source:
-    """An input as `check` reads it."""
     source = Source("f")
     named = [(Origin("f", number), each) for number, each in enumerate(documents, start=1)]
     plan_documents(source, load_documents(named, allow_lossy=True))
@@ -131,7 +129,7 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
         name = f"{mutant.name}: {mutant.slips}"[:400]
         if not source.has(Severity.ERROR):
             found.offline += 1
-            plans = [replace(plan, namespace=runs.namespace) for plan in source.plans]
+            plans = [plan.in_namespace(runs.namespace) for plan in source.plans]
             answers = check_on_api_server(api, plans, seconds=120)
             rejected = [finding for answer in answers for finding in errors(answer)]
             if rejected and all(_OF_CLUSTERS in each.message for each in rejected):

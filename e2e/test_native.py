@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from e2e import inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
-from e2e.live import PATIENCE, LiveService, task_of
+from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
+from e2e.live import PATIENCE, LiveService
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 
@@ -63,7 +62,6 @@ class NativeService(LiveService):
         image: str = "registry.example.com/engine:1",
         **spec: Any,
     ) -> Object:
-        """The service with other replicas, another image or other fields."""
         service = copy.deepcopy(inputs.prefill_decode(decode=decode))
         for role in service["spec"]["roles"]:
             pod = role["template"]["spec"]
@@ -72,7 +70,6 @@ class NativeService(LiveService):
         return native(service, **spec)
 
     def add_nodes(self, count: int) -> list[str]:
-        """Nodes that nothing else uses."""
         return self.cluster.add_nodes(count, labels={CASE: self.case})
 
     def pod_group(self) -> Object | None:
@@ -93,7 +90,6 @@ class NativeService(LiveService):
         assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
 
     def waits(self) -> None:
-        """Wait until the scheduler says that the gang does not fit."""
         self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
 
 
@@ -138,45 +134,6 @@ def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
     assert table == {80: True, 64: False, 48: False, 32: False, 16: False}
 
 
-@LAYOUTS
-@pytest.mark.proves("Native gang: after a lost node, restarting replicas wait until all fits")
-def test_lost_replica_waits_until_whole_gang_fits(gangs: Cluster, layout: str) -> None:
-    service = started(gangs, layout=layout)
-    others = service.identities("prefill-0", "decode-0")
-    lost = next(pod for pod in service.pods() if task_of(pod) == "decode-1")
-    gangs.remove_nodes([str(lost["spec"]["nodeName"])])
-    service.becomes({**FULL, "decode-1": 0})
-    assert service.identities("prefill-0", "decode-0") == others
-
-    leader = "svc-prefill-0-0" if layout == "PerReplica" else "svc-prefill-0"
-    gangs.delete("v1/Pod", leader, service.namespace, now=True)
-    service.becomes({"prefill-0": 0, "decode-0": 4, "decode-1": 0})
-
-    service.add_nodes(1)
-    service.becomes(FULL)
-    assert service.identities("decode-0").items() <= others.items()
-
-
-@pytest.mark.proves("Native gang: a raised minCount stops nothing that runs")
-def test_raised_min_count_stops_nothing(gangs: Cluster) -> None:
-    service = started(gangs)
-    others = service.identities("decode-0", "decode-1")
-    service.apply(service.changed(3))
-    service.becomes({**FULL, "decode-2": 0})
-    group = service.pod_group()
-    assert group is not None
-    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 14
-    # It says so of the first time only.
-    assert explain_blocked_gang(group) is None
-    assert find_unaccepted(service.plan, [group], {"svc": group}) is None
-
-    gangs.delete("v1/Pod", "svc-prefill-0-0", service.namespace, now=True)
-    service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
-    service.apply(service.changed())
-    service.becomes(FULL)
-    assert service.identities("decode-0", "decode-1") == others
-
-
 @pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
 def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
@@ -193,45 +150,6 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     lines = explain_gang(seen)
     assert f"PodGroup svc: {reason}" in lines
     assert not seen.unread
-
-
-@pytest.mark.proves("Native gang: priorityClassName is immutable and must match the pods")
-def test_priority_matches_pods_and_is_immutable(gangs: Cluster) -> None:
-    for name in ("low", "high"):
-        gangs.apply(
-            [
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": 1000 if name == "high" else 10,
-                }
-            ]
-        )
-    service = NativeService(gangs)
-    service.add_nodes(10)
-
-    def of(name: str) -> Object:
-        manifest = service.changed()
-        manifest["spec"]["schedulingStrategy"]["priorityClassName"] = name
-        return manifest
-
-    def without_priority(objects: list[Object]) -> list[Object]:
-        group, *others = copy.deepcopy(objects)
-        del group["spec"]["priorityClassName"]
-        return [group, *others]
-
-    service.apply(of("low"), without_priority)
-    service.waits()
-    assert "priority" in (explain_blocked_gang(service.pod_group()) or "")
-    service.stays(NOTHING)
-    service.delete()
-    gangs.wait(lambda: service.pod_group() is None, PATIENCE, service.pod_group)
-
-    service.apply(of("low"))
-    service.becomes(FULL)
-    with pytest.raises(ApiError, match=r"priorityClassName.*immutable"):
-        service.apply(of("high"))
 
 
 @pytest.mark.proves("Native gang: LeaderReady deadlocks")
@@ -281,15 +199,6 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     gangs.wait(lambda: bound() == [10, 10], PATIENCE, bound)
 
 
-@pytest.mark.proves("Native gang: replicas above minCount are placed pod by pod")
-def test_replicas_above_min_count_start_pod_by_pod(gangs: Cluster) -> None:
-    service = started(gangs, nodes=12, layout="PerRole")
-    scaled = {"spec": {"replicas": 3}}
-    gangs.patch("LeaderWorkerSet", "svc-decode", scaled, service.namespace, subresource="scale")
-    wanted = {**FULL, "decode-2": 2}
-    gangs.wait(lambda: service.bound() == wanted, PATIENCE, service.bound)
-
-
 @pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
@@ -297,22 +206,3 @@ def test_native_api_is_detected(gangs: Cluster) -> None:
     (gate,) = [text for text in map(str, checked.findings()) if "Gangs of Kubernetes" in text]
     assert gate.startswith("warning: ")
     assert "the feature gate GenericWorkload in the scheduler, too" in gate
-
-
-@pytest.mark.proves("Without the scheduler's gate, Native pods start one by one")
-def test_scheduler_without_gate_starts_pods_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = components.start_kube_scheduler
-    monkeypatch.setattr(
-        components,
-        "start_kube_scheduler",
-        lambda programs, plane: start(programs, replace(plane, gates={})),
-    )
-    with opened() as cluster:
-        service = NativeService(cluster)
-        service.add_nodes(5)
-        service.apply()
-        cluster.wait(
-            lambda: sum(service.bound().values()) == 5 and len(service.pods()) == 10,
-            PATIENCE,
-            service.bound,
-        )

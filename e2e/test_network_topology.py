@@ -116,24 +116,3 @@ def test_groups_use_separate_switches(topology: Cluster) -> None:
     assert len(by_group) == 2
     assert sorted(next(iter(below)) for below in by_group.values()) == ["switch-a", "switch-b"]
     assert all(len(below) == 1 for below in by_group.values())
-
-
-@pytest.mark.proves("Without the network-topology-aware plugin, a hard groupPolicy has no effect")
-def test_group_policy_needs_plugin(cluster: Cluster, namespace: str) -> None:
-    names = cluster.add_nodes(4, gpus=8)
-    for name in names:
-        members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]
-        hyper = {
-            "apiVersion": "topology.volcano.sh/v1alpha1",
-            "kind": "HyperNode",
-            "metadata": {"name": f"alone-{name}"},
-            "spec": {"tier": 1, "members": members},
-        }
-        cluster.apply([hyper])
-    try:
-        service = _service({"networkTopology": {"groupPolicy": HARD}})
-        cluster.apply(inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace))
-        cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
-    finally:
-        for name in names:
-            cluster.delete("HyperNode", f"alone-{name}")

@@ -34,7 +34,6 @@ def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object
 
 
 def add(cluster: Cluster, inventory: InventoryArgs) -> None:
-    """Makes the nodes of an inventory."""
     for pool in inventory.pools:
         labels = {**pool.labels, LABEL: inventory.selected_by(pool)}
         taints = [taint.model_dump(mode="json") for taint in pool.taints]
@@ -49,7 +48,6 @@ def run(cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArg
 
 
 def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
-    """Bound pods by service, role and pool."""
     pools = {
         node["metadata"]["name"]: node["metadata"]["labels"][LABEL]
         for node in cluster.list("v1/Node")
@@ -123,41 +121,6 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
     assert promised(again) == promised(found)
 
 
-@pytest.mark.proves("Placing roles separately leaves a pair pending that joint placement schedules")
-def test_roles_placed_separately_stay_pending(cluster: Cluster, namespace: str) -> None:
-    # Decode takes the cheapest pool that has room for it; prefill, whose pods need whole nodes of
-    # eight, can only be there.
-    pools = [
-        {"name": "cheap", "nodes": 2, "accelerators": 8},
-        {"name": "dear", "nodes": 4, "accelerators": 4, "cost": 1},
-    ]
-    stock = load_inventory({"poolLabel": LABEL, "pools": pools})
-    prefill, decode = role("prefill", 2, 1, 8), role("decode", 4, 1, 4)
-    (alone,) = place(load_all(namespace, inputs.service("alone", decode)), stock).services
-    (selector,) = [each.template["spec"]["nodeSelector"] for each in alone.roles if each.template]
-    assert selector == {LABEL: "cheap"}
-    decode["template"]["spec"]["nodeSelector"] = selector
-    prefill["template"]["spec"]["nodeSelector"] = {LABEL: "cheap"}
-    greedy = load_all(namespace, pair("greedy", prefill, decode))
-    add(cluster, stock)
-    run(cluster, namespace, greedy)
-    cluster.wait(lambda: len(cluster.pods(namespace)) == 6, 120)
-    cluster.settle(5)
-    assert not cluster.bound(namespace)
-    (rejected,) = place_services(greedy, stock).placed
-    assert rejected is not None
-    assert rejected.status is Status.UNPLACED
-    for each in inputs.objects_of(plan_service(greedy[0])):
-        cluster.delete(each["apiVersion"] + "/" + each["kind"], each["metadata"]["name"], namespace)
-    cluster.wait(lambda: not cluster.pods(namespace), 120)
-    joint = place(
-        load_all(namespace, pair("joint", role("prefill", 2, 1, 8), role("decode", 4, 1, 4))), stock
-    )
-    assert promised(joint) == {("joint", "prefill", "cheap"): 2, ("joint", "decode", "dear"): 4}
-    run(cluster, namespace, joint.services)
-    wait_for(cluster, namespace, promised(joint))
-
-
 @pytest.mark.proves(
     f"Of {CASES} random sets of services, all certain placements are schedulable together"
 )
@@ -208,7 +171,6 @@ def random_case(
 
 
 def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
-    """Services of a namespace."""
     return [
         args
         for manifest in manifests

@@ -31,7 +31,6 @@ LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"
 
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Path]:
-    """The real picker and the real sidecar."""
     found = {name: shutil.which(name) for name in ("llm-d-epp", "llm-d-sidecar")}
     missing = [name for name, path in found.items() if path is None]
     if missing:
@@ -50,7 +49,6 @@ def ports() -> tuple[int, int]:
 def served(
     cluster: Cluster, namespace: str, programs: dict[str, Path], ports: tuple[int, int]
 ) -> Iterator[tuple[list[Object], EndpointPicker]]:
-    """Return the objects of a service whose pods are ready, and its picker."""
     del programs
     pool, engine = ports
     manifest = disaggregated(
@@ -141,7 +139,6 @@ def test_sidecar_rejects_other_prefill_addresses(
 
 
 def pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
-    """Return whether the picker knows its pods and names a prefill pod."""
     try:
         return PREFILLER in pick(picker, request)
     except Exception:  # noqa: BLE001 - it does not know its pods yet
@@ -149,7 +146,6 @@ def pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
 
 
 def pick(picker: EndpointPicker, request: dict[str, Any]) -> Mapping[str, str]:
-    """Return the headers that the picker adds to a request."""
     with ExternalProcessor(f"{LOOPBACK}:{picker.grpc_port}") as processor:
         return processor.ask(request).headers
 

@@ -104,7 +104,6 @@ def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: 
 
 
 def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:
-    """The token is where it is used, and nowhere else."""
     (sidecar,) = pod["spec"]["initContainers"]
     (engine,) = pod["spec"]["containers"]
     mounted = [

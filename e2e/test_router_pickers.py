@@ -120,7 +120,6 @@ def _metrics_open(sent: Object) -> Object:
 
 
 def _metrics_reader(namespace: str) -> list[Object]:
-    """Somebody who may get /metrics."""
     group, name = "rbac.authorization.k8s.io", f"scraper-{namespace}"
     account = {"kind": "ServiceAccount", "name": "scraper", "namespace": namespace}
     return [

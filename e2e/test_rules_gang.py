@@ -28,14 +28,12 @@ DEFAULT: dict[str, Any] = {"schedulerName": "default-scheduler"}
 
 
 def edited(role: int, **fields: Any) -> Object:
-    """Return the service with other fields in one role."""
     changed = copy.deepcopy(STORY)
     changed["spec"]["roles"][role] |= fields
     return changed
 
 
 def annotated(manifest: Object, key: str, value: str) -> Object:
-    """Return a service with an annotation in its templates."""
     changed = copy.deepcopy(manifest)
     for role in changed["spec"]["roles"]:
         role["template"]["metadata"] = {"annotations": {key: value}}

@@ -1,13 +1,15 @@
-"""Names that the library rejects really break: by one character, or by meeting another's."""
+"""Names and labels that the library rejects really break pods and gangs."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
-from e2e.rejections import Change, rejected
+from e2e.rejections import Change, in_templates, rejected
 
 
 def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
@@ -110,3 +112,51 @@ def test_server_rejects_names_that_are_not_labels(
         wrong = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
         with pytest.raises(Exception, match=r"(?i)invalid"):
             cluster.apply([wrong], dry_run=True)
+
+
+def labelled(manifest: Object, key: str, value: str) -> Change:
+    """Demand that a label in the user's template is rejected; return a change that adds it."""
+    changed = copy.deepcopy(manifest)
+    changed["spec"]["roles"][0]["template"]["metadata"] = {"labels": {key: value}}
+    owner = "LeaderWorkerSet" if key.startswith("leaderworkerset") else "fusioninfer-pulumi"
+    rejected(changed, f"is set by {owner}")
+    return in_templates(
+        lambda template: template["metadata"].setdefault("labels", {}).update({key: value})
+    )
+
+
+@pytest.mark.proves("LeaderWorkerSet overwrites its own labels, or never becomes Available")
+@pytest.mark.parametrize("key", ["name", "worker-index", "template-revision-hash", "group-index"])
+def test_label_of_leader_worker_set_is_overwritten_or_breaks_availability(
+    cluster: Cluster, namespace: str, key: str
+) -> None:
+    label = f"leaderworkerset.sigs.k8s.io/{key}"
+    service = LiveService(
+        cluster, namespace, inputs.service("svc", inputs.role("inference", "worker", gpus=1))
+    )
+    cluster.add_nodes(1)
+    service.apply(change=labelled(service.manifest, label, "5"))
+    cluster.wait(
+        lambda: any(
+            "readyReplicas" in (each or {}).get("status", {}) for each in service.lws().values()
+        )
+    )
+    cluster.settle(10)
+    lost = all(pod["metadata"]["labels"][label] != "5" for pod in service.pods())
+    (role,) = service.status()["components"].values()
+    assert lost or role["readyReplicas"] == 0
+    assert lost == (key != "group-index")
+
+
+@pytest.mark.proves("Overriding the library's labels breaks the gang")
+def test_overridden_replica_index_breaks_gang(cluster: Cluster, namespace: str) -> None:
+    cluster.add_nodes(7)
+    partial = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
+    service = LiveService(cluster, namespace, partial)
+    service.apply(change=labelled(partial, "fusioninfer.io/replica-index", "0"))
+    cluster.wait(lambda: len(service.pods()) == 10, message=service.pods)
+    cluster.settle(10)
+    # Eight decode pods are one subgroup of size four: what runs is not whole replicas.
+    bound = [pod["metadata"]["name"] for pod in cluster.bound(namespace)]
+    replicas = [sum(name.startswith(f"svc-decode-{i}") for name in bound) for i in range(2)]
+    assert replicas not in ([4, 0], [0, 4]), bound

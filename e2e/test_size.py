@@ -40,7 +40,6 @@ STOCK = load_inventory(POOLS)
 
 
 def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
-    """A proposal in a namespace."""
     text["metadata"]["namespace"] = namespace
     service: InferenceServiceArgs
     (service,) = load(text)

@@ -18,7 +18,6 @@ DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
 
 
 def behaving(manifest: Object, role: int, **annotations: str) -> Object:
-    """The service with other pods in one role: a rollout, after which they behave so."""
     changed = copy.deepcopy(manifest)
     output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
     changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}

@@ -92,7 +92,6 @@ class Life:
         return {**shown, "status": status}
 
     def write(self, path: Path) -> None:
-        """Write the transcript."""
         path.parent.mkdir(parents=True, exist_ok=True)
         comment = "# Recorded on the real components by e2e/test_status.py --write-transcripts\n"
         text = yaml.safe_dump(

@@ -9,24 +9,15 @@ from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 
 class EndpointStandIn(HttpStandIn):
-    """Listens on loopback; use it as a context manager.
-
-    Attributes:
-        asked: When it was asked, and the status that it answered.
-    """
+    """Listens on loopback; use it as a context manager."""
 
     def __init__(self, *, unready: float = 0.0) -> None:
-        """Starts to listen.
-
-        Args:
-            unready: Seconds from the first request until it serves; before, it answers 503.
-        """
+        """Starts to listen."""
         super().__init__()
         self.asked: list[tuple[float, int]] = []
         self._unready = unready
 
     def answer(self, request: Request) -> Answer:
-        """The list of models, once it serves."""
         now = time.monotonic()
         first = self.asked[0][0] if self.asked else now
         there = request.path == "/v1/models" and now - first >= self._unready

@@ -42,7 +42,6 @@ class GatewayStandIn(StandIn):
     spoke: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nothing was seen so far."""
         self._seen: dict[str, float] = {}
         self._stop = threading.Event()
 
@@ -55,7 +54,6 @@ class GatewayStandIn(StandIn):
                     self._look(kind, each, routes)
 
     def stop(self) -> None:
-        """Write nothing any more."""
         self._stop.set()
 
     def _look(self, kind: str, each: Object, routes: list[Object]) -> None:

@@ -128,7 +128,6 @@ class Project:
         (self.folder / "__main__.py").write_text(text, encoding="utf-8")
 
     def write(self, *services: Mapping[str, Any]) -> None:
-        """Make these services the program's."""
         text = "\n---\n".join(yaml.safe_dump(dict(service)) for service in services)
         (self.folder / "services.yaml").write_text(text, encoding="utf-8")
 
@@ -146,7 +145,6 @@ class Project:
         )
 
     def run(self, *words: str, **environment: str) -> CommandResult:
-        """Calls the command line and waits for its end."""
         process = self.start(*words, **environment)
         try:
             text, _ = process.communicate(timeout=self.seconds)
@@ -165,11 +163,9 @@ class Project:
         return self.run("up", "--yes", "--skip-preview", "--color", "never", **environment)
 
     def down(self) -> CommandResult:
-        """Deletes everything."""
         return self.run("destroy", "--yes", "--skip-preview", "--color", "never")
 
     def refresh(self) -> CommandResult:
-        """Reads the objects again."""
         return self.run("refresh", "--yes", "--skip-preview", "--color", "never")
 
     def preview(self, **environment: str) -> dict[str, int]:
@@ -185,11 +181,9 @@ class Project:
         return {key: count for key, count in changed.items() if key != "same"}
 
     def output(self, name: str) -> Any:
-        """One output of the stack."""
         return self.json("stack", "output", "--json")[name]
 
     def resources(self) -> list[dict[str, Any]]:
-        """The stack's resources as its state holds them."""
         state = self.json("stack", "export")
         resources: list[dict[str, Any]] = state["deployment"].get("resources") or []
         return resources

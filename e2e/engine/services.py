@@ -85,7 +85,6 @@ def service(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A service that waits no longer than a test may."""
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -108,7 +107,6 @@ class Stack(Project):
         self.namespace = namespace
 
     def service(self, *roles: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-        """Return a service in the stack's namespace; see `service`."""
         return service(self.namespace, *roles, **spec)
 
     def deploy(self, *roles: Mapping[str, Any], **spec: Any) -> None:
@@ -159,7 +157,6 @@ class Stack(Project):
             yield least
 
     def lws(self) -> dict[str, dict[str, Any]]:
-        """Return the LeaderWorkerSets by name."""
         return {each["metadata"]["name"]: each for each in self.cluster.list(SETS, self.namespace)}
 
     def lws_uids(self) -> dict[str, str]:
@@ -174,7 +171,6 @@ class Stack(Project):
         }
 
     def tags(self) -> dict[str, str]:
-        """Return the image tag that each leader runs."""
         return {
             pod["metadata"]["name"]: tag_of(pod) for pod in leaders(self.cluster, self.namespace)
         }
@@ -233,12 +229,10 @@ def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]
 
 
 def tag_of(pod: Mapping[str, Any]) -> str:
-    """Tag of the image that a pod runs."""
     return str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
 
 
 def rendered(manifest: Mapping[str, Any]) -> list[str]:
-    """Objects that a service consists of."""
     return sorted(_name(each) for args in load(manifest) for each in render(plan_service(args)))
 
 

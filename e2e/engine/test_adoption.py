@@ -63,7 +63,6 @@ def service(namespace: str, image: str = "registry.example/engine:1") -> dict[st
 
 
 def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Sets what the program makes, and returns its objects."""
     path = stack.folder / "service.yaml"
     path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
     return [each for found in load(path) for each in render(plan_service(found))]
@@ -71,13 +70,11 @@ def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def stack(stack: Stack) -> Stack:
-    """Return an empty stack with the program of the documentation."""
     stack.program = PROGRAM
     return stack
 
 
 def identities(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the UIDs of pods and objects."""
     found = stack.pods()
     for manifest in objects:
         kind = f"{manifest['apiVersion']}/{manifest['kind']}"

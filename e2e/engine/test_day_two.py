@@ -26,31 +26,9 @@ def scaled(namespace: str, tag: str = "1", **more: Any) -> Object:
 
 
 def scale(stack: Stack, replicas: int) -> None:
-    """Scales as an autoscaler does."""
     # A patch, because the controller writes the object, too.
     change = {"spec": {"replicas": replicas}}
     stack.cluster.patch(SETS, NAME, change, stack.namespace, subresource="scale")
-
-
-@pytest.mark.proves("Updates leave the replicas of an autoscaled role alone")
-def test_updates_keep_scaled_replicas(stack: Stack) -> None:
-    stack.cluster.add_nodes(2)
-    stack.deploy_services(scaled(stack.namespace))
-    assert stack.ready() == {"serve": 2}
-    for kind in (BUDGET, HPA, MONITOR):
-        assert stack.cluster.exists(kind, NAME, stack.namespace)
-
-    scale(stack, 3)
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60)
-    stack.deploy_services(scaled(stack.namespace, tag="2"))
-    assert stack.ready() == {"serve": 3}
-    images = {
-        container["image"]
-        for pod in stack.cluster.pods(stack.namespace)
-        for container in pod["spec"]["containers"]
-    }
-    assert images == {"registry.example/engine:2"}
-    assert stack.cluster.get(SETS, NAME, stack.namespace)["spec"]["replicas"] == 3
 
 
 @pytest.mark.proves(

@@ -13,7 +13,6 @@ SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s
 
 
 def said(result: CommandResult) -> list[str]:
-    """What the component said, each once."""
     assert result.status != 0
     lines = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
     return [line.removeprefix("error: ") for line in lines]
@@ -52,19 +51,6 @@ def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     assert (
         "8 nvidia.com/gpu are missing: 4 pods need 8 each; 24 are free, at most 8 on one node"
     ) in lines
-
-
-@pytest.mark.proves("Pods rejected by admission are reported with the controller's event")
-def test_rejected_pods_are_reported(stack: Stack) -> None:
-    stack.cluster.add_nodes(1)
-    limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
-    metadata = {"name": "tiny", "namespace": stack.namespace}
-    kind = {"apiVersion": "v1", "kind": "LimitRange"}
-    stack.cluster.create({**kind, "metadata": metadata, "spec": limits})
-    stack.write(stack.service(role(replicas=1), **SHORT))
-    lines = said(stack.up())
-    (rejected,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
-    assert "maximum cpu usage per Container is 1m" in rejected
 
 
 @pytest.mark.core

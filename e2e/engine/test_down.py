@@ -11,7 +11,6 @@ from e2e.engine.services import Stack, role
 
 
 def hold_down(stack: Stack, pod: str) -> None:
-    """Has a pod stay as it is, but not ready."""
     down = [{"type": each, "status": "False"} for each in ("Ready", "ContainersReady")]
     status = {"status": {"conditions": down}}
     stack.cluster.patch("v1/Pod", pod, status, stack.namespace, subresource="status")

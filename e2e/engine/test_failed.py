@@ -17,7 +17,6 @@ def phases(stack: Project) -> dict[str, str]:
 
 
 def failed(stack: Project) -> tuple[str, str]:
-    """The condition Failed."""
     (found,) = [
         condition
         for condition in stack.output("status")["conditions"]
@@ -27,7 +26,6 @@ def failed(stack: Project) -> tuple[str, str]:
 
 
 def show(stack: Stack, text: str) -> None:
-    """Waits until a pod says something."""
     stack.cluster.wait(
         lambda: text in str(stack.cluster.pods(stack.namespace)), 60, f"{text} of a pod"
     )

@@ -13,30 +13,11 @@ from e2e.harness import Cluster
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A cluster with the gate."""
     with Cluster(gates={"MaxUnavailableStatefulSet": True}) as started:
         yield started
 
 
-@pytest.mark.parametrize(
-    ("rollout", "least"), [({"maxUnavailable": 2}, 2), ({"strategy": "AllAtOnce"}, 0)]
-)
-@pytest.mark.proves(
-    "With MaxUnavailableStatefulSet, PerRole replaces maxUnavailable replicas at once"
-)
-def test_max_unavailable_replicas_restart_together(
-    stack: Stack, rollout: dict[str, Any], least: int
-) -> None:
-    stack.cluster.add_nodes(4)
-    pace: dict[str, Any] = {"layout": "PerRole", "rollout": {"timeout": "150s", **rollout}}
-    stack.deploy(role(replicas=4), **pace)
-    with stack.min_ready_replicas() as seen:
-        stack.deploy(role(replicas=4, tag="2", behaviour="slow"), **pace)
-    assert seen["serve"] == least
-    assert stack.ready() == {"serve": 4}
-    assert set(stack.tags().values()) == {"2"}
-
-
+@pytest.mark.upstream
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("layout", "way_out"),

@@ -91,26 +91,6 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
     assert stack.preview() == {}
 
 
-@pytest.mark.parametrize("edit", ["role", "set"])
-@pytest.mark.proves(
-    "Without that rejection the update never ends; Recreate or the old program recovers"
-)
-def test_unchecked_gang_update_never_ends(stack: Stack, edit: str) -> None:
-    stack.cluster.add_nodes(8)
-    stack.program = UNCHECKED + stack.program
-    stack.deploy_services(with_roles(stack, BEFORE[edit], **paced()))
-    stack.write(with_roles(stack, AFTER[edit], **VERY_SHORT))
-    stack.up().assert_failed()
-    assert stack.ready()["small"] == 1
-    stack.up().assert_failed()
-    assert stack.ready()["small"] == 1
-    assert not [each for each in stack.cluster.list(GROUPS, stack.namespace) if _runs(each)]
-    # The state has the new template of the one set: for the engine nothing is left to do there.
-    last = paced() if edit == "set" else paced("Recreate")
-    stack.deploy_services(with_roles(stack, (BEFORE if edit == "set" else AFTER)[edit], **last))
-    assert stack.ready()["small"] == 2
-
-
 @pytest.mark.proves("A renamed role joins a gang while the old replicas serve")
 def test_renamed_role_joins_gang(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
@@ -119,18 +99,6 @@ def test_renamed_role_joins_gang(stack: Stack) -> None:
         stack.deploy({**serving(), "name": "other"}, big(), **paced())
     assert least["total"] >= 2, least
     assert stack.ready() == {"other": 2, "big": 1}
-
-
-@pytest.mark.proves("A gang of at most maxUnavailable replicas is joined one replica at a time")
-def test_small_gang_is_joined_replica_by_replica(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    stack.deploy_services(with_roles(stack, BEFORE["role"], **paced()))
-    minimum = {"gangPolicy": {"minRoleReplicas": {"small": 1, "big": 1}}}
-    slow: Roles = ((serving(behaviour="slow"), big()), {})
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(with_roles(stack, slow, **paced(), schedulingStrategy=minimum))
-    assert least["small"] == 1, least
-    stack.cluster.wait(lambda: stack.ready() == {"small": 2, "big": 1}, 60, "all replicas")
 
 
 @pytest.mark.parametrize(("replicas", "surge"), [(3, 2), (1, 0)])
@@ -172,7 +140,3 @@ def test_partition_that_blocks_gang_is_rejected(stack: Stack, strategy: str) -> 
     assert stack.ready() == {"small": 1, "big": 0}
     stack.deploy_services(with_roles(stack, AFTER["decoder"], **paced("AllAtOnce")))
     assert stack.ready() == {"small": 2, "big": 1}
-
-
-def _runs(group: dict[str, Any]) -> bool:
-    return bool(group.get("status", {}).get("phase") == "Running")

@@ -17,7 +17,6 @@ PODS = 3
 def grouped(
     namespace: str, groups: int, tag: str = "1", owner: str = "red", **rollout: Any
 ) -> dict[str, Any]:
-    """A service of gangs, one for each group."""
     kinds = (("prefill", "prefiller", 1), ("decode", "decoder", 2))
     roles = [
         role(name, kind, replicas=count, tag=tag, gpus=1, behaviour="slow")
@@ -29,7 +28,6 @@ def grouped(
 
 
 def state(stack: Stack) -> dict[int, tuple[int, set[str]]]:
-    """Of each group: its ready pods, and the images of its pods."""
     found: dict[int, tuple[int, set[str]]] = {}
     for pod in stack.cluster.pods(stack.namespace):
         group = int(pod["metadata"]["labels"][f"{PREFIX}group-index"])
@@ -39,7 +37,6 @@ def state(stack: Stack) -> dict[int, tuple[int, set[str]]]:
 
 
 def tags(stack: Stack) -> dict[int, set[str]]:
-    """The images of each group's sets."""
     found: dict[int, set[str]] = {}
     for name, tag in stack.images().items():
         found.setdefault(int(name.split("-")[1]), set()).add(tag)

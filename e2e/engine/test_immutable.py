@@ -6,21 +6,10 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import PROGRAM
 from e2e.engine.services import NO_GANG, Stack, rendered, role
-
-CALL = "options)\n    pulumi.export"
-#: Leaves the type of a policy to LeaderWorkerSet, as earlier versions of the library did.
-WITHOUT_TYPE = """
-def without_type(args):
-    if args.type_.endswith(":LeaderWorkerSet"):
-        del args.props["spec"]["leaderWorkerTemplate"]["subGroupPolicy"]["subGroupPolicyType"]
-    return pulumi.ResourceTransformResult(args.props, args.opts)
-"""
 
 
 def spread(**more: Any) -> dict[str, Any]:
-    """Two replicas of four nodes."""
     nodes = {"nodeCount": 4, "launcher": "none"}
     return role(replicas=2, behaviour="slow", **{"multinode": nodes, **more})
 
@@ -90,39 +79,3 @@ def test_renamed_role_changes_subgroup_policy(stack: Stack) -> None:
         stack.deploy(renamed, **NO_GANG)
     assert least["total"] == 2, least
     assert stack.ready() == {"other": 2}
-
-
-@pytest.mark.proves(
-    "Changing a subGroupPolicy type replaces LeaderWorkerSets; writing out its default does not"
-)
-def test_changed_subgroup_policy_type_replaces_lws(stack: Stack) -> None:
-    stack.cluster.add_nodes(2)
-    assert CALL in PROGRAM
-    transformed = "pulumi.ResourceOptions(transforms=[without_type]))\n    pulumi.export"
-    one: dict[str, Any] = {"subGroupPolicy": {"subGroupSize": 1}}
-    stack.write(stack.service(spread(**one), **NO_GANG))
-    stack.program = PROGRAM.replace("options = None", WITHOUT_TYPE + "options = None").replace(
-        CALL, transformed
-    )
-    stack.up().assert_succeeded()
-    made, before = stack.lws_uids(), stack.pods()
-    inputs = [
-        resource["inputs"] for resource in stack.resources() if resource["type"].endswith("Set")
-    ]
-    assert "subGroupPolicyType" not in str(inputs)
-    stack.program = PROGRAM
-    for strategy in ("Recreate", "AllAtOnce", "Rolling"):
-        pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
-        stack.write(stack.service(spread(**one), **NO_GANG, **pace))
-        assert "replace" not in stack.preview()
-        stack.up().assert_succeeded()
-        assert (stack.lws_uids(), stack.pods()) == (made, before)
-    other = {"subGroupPolicy": {**one["subGroupPolicy"], "subGroupPolicyType": "LeaderExcluded"}}
-    stack.write(stack.service(spread(**other), **NO_GANG))
-    result = stack.run("preview").assert_failed()
-    assert "roles[0].subGroupPolicy: LeaderWorkerSet cannot change it" in result.text
-    assert stack.pods() == before
-    pace = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
-    stack.deploy(spread(**other), **NO_GANG, **pace)
-    assert not set(stack.lws_uids().values()) & set(made.values())
-    assert stack.ready() == {"serve": 2}

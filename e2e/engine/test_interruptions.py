@@ -36,7 +36,6 @@ class Moment:
     updating: float
 
     def end(self, process: subprocess.Popen[str], after: float) -> None:
-        """Ends a call that is still running."""
         time.sleep(after)
         assert process.poll() is None, "was done before it could be killed"
         if self.everybody:
@@ -92,7 +91,6 @@ def test_random_kills_are_repaired(stack: Stack, moment: Moment) -> None:
 
 
 def kill_twice(stack: Stack, moment: Moment) -> None:
-    """Kills a creation and an update, and repairs each."""
     stack.cluster.add_nodes(2)
     slow: dict[str, Any] = {**TWO_NODES, "gpus": 1, "behaviour": "slow", "delay": "2s"}
     for tag, seconds in (("1", moment.creating), ("2", moment.updating)):

@@ -23,7 +23,6 @@ SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s
 
 @pytest.fixture(scope="module")
 def queues() -> Iterator[Cluster]:
-    """A cluster with Kueue and Kubernetes' own scheduler."""
     if not tool("kueue").is_built:
         pytest.skip("Kueue is not built: python -m e2e.build_tools --only kueue")
     with Cluster({LWS, KUBE_SCHEDULER, KWOK, KUEUE}) as started:
@@ -31,7 +30,6 @@ def queues() -> Iterator[Cluster]:
 
 
 def lines(result: CommandResult) -> list[str]:
-    """What a failed update said at its end."""
     assert result.status != 0
     said = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
     return [line.removeprefix("error: ") for line in said]

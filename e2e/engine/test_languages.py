@@ -63,7 +63,6 @@ class YamlStack(Stack):
 
 @pytest.fixture
 def yaml_stack(cluster: Cluster, namespace: str, tmp_path: Path) -> YamlStack:
-    """Return an empty stack in YAML."""
     return YamlStack(tmp_path / "yaml", cluster, namespace)
 
 

@@ -8,7 +8,6 @@ from e2e.engine.services import PER_ROLE, SETS, TWO_NODES, Stack, role
 
 
 def scale(stack: Stack, replicas: int) -> None:
-    """What an autoscaler does."""
     change = {"spec": {"replicas": replicas}}
     stack.cluster.patch(SETS, "svc-serve", change, stack.namespace, subresource="scale")
     stack.cluster.wait(lambda: stack.ready() == {"serve": replicas}, 60, "replicas")

@@ -57,19 +57,6 @@ def test_lost_state_is_recovered(stack: Stack) -> None:
     assert stack.remaining_objects() == []
 
 
-@pytest.mark.proves("A lost state is recovered with another image, one replica at a time")
-def test_lost_state_is_recovered_with_another_image(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    stack.deploy_services(made(stack.namespace))
-    lose(stack)
-    stack.write(made(stack.namespace, "2"))
-    with stack.min_ready_replicas() as least:
-        stack.up(**RECOVER).assert_succeeded()
-    assert least["serve"] == 2, least
-    assert set(stack.images().values()) == {"2"}
-    assert stack.preview() == {}
-
-
 @pytest.mark.proves("An old backup of a stack is restored without restarts")
 def test_backup_is_restored_without_restarts(stack: Stack) -> None:
     stack.cluster.add_nodes(4)

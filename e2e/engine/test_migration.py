@@ -20,7 +20,6 @@ SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as version 0.1.0 has it."""
     git = ["git", "-C", str(REPOSITORY), "archive", RELEASE, "fusioninfer_pulumi"]
     found = subprocess.run(git, capture_output=True, check=False)
     if found.returncode:
@@ -47,7 +46,6 @@ def services(namespace: str, tag: str) -> list[dict[str, Any]]:
 
 
 def engines(pods: dict[str, Any]) -> dict[str, Any]:
-    """The pods without the endpoint picker's."""
     return {name: pod for name, pod in pods.items() if not name.startswith("routed-epp-")}
 
 

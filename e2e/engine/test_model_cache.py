@@ -18,7 +18,6 @@ def model(revision: str, **job: Any) -> dict[str, Any]:
 
 
 def engine() -> dict[str, Any]:
-    """Return a role of an engine that serves the given model."""
     made = role(replicas=1)
     (container,) = made["template"]["spec"]["containers"]
     container["image"] = "vllm/vllm-openai:v0.12.0"

@@ -13,7 +13,6 @@ CALL = 'InferenceService(args["metadata"]["name"], args, options)'
 
 
 def program(stack: Project, logical: str, *, alias: str | None = None) -> None:
-    """Gives the component a logical name of its own."""
     assert CALL in PROGRAM
     aliases = f"aliases=[pulumi.Alias(name={alias!r})]" if alias else ""
     call = f"InferenceService({logical!r}, args, pulumi.ResourceOptions({aliases}))"
@@ -42,20 +41,6 @@ def test_component_renamed_with_alias_changes_nothing(stack: Stack) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "A renamed service and component becomes available before the old one is deleted"
-)
-def test_renamed_service_is_available_before_deletion(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    stack.deploy(role(replicas=2, behaviour="slow"))
-    wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(wanted)
-    assert least["serve"] == 2
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
-    assert stack.ready() == {"serve": 2}
-
-
 @pytest.mark.proves("A renamed role becomes available before the old one is deleted")
 def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
     stack.cluster.add_nodes(8)
@@ -69,38 +54,6 @@ def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
     assert least["total"] == 2, least
     assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"decode": 2}
-
-
-@pytest.mark.proves(
-    "Another metadata.name or namespace creates new objects before deleting the old ones"
-)
-def test_changed_name_creates_before_deleting(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    program(stack, "fixed")
-    stack.deploy(role(replicas=2, behaviour="slow"))
-    wanted = stack.service(role(replicas=2, behaviour="slow"), name="other")
-    stack.write(wanted)
-    assert stack.preview() == {"replace": 3, "update": 1}
-    with stack.min_ready_replicas() as least:
-        stack.up().assert_succeeded()
-    assert least["serve"] == 2, least
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
-    assert stack.ready() == {"serve": 2}
-    elsewhere = stack.cluster.new_namespace()
-    try:
-        with stack.min_ready_replicas(elsewhere) as least:
-            stack.deploy_services(
-                service(elsewhere, role(replicas=2, behaviour="slow"), name="other")
-            )
-        assert least["total"] == 2, least
-        assert stack.remaining_objects() == []
-        assert (
-            stack.remaining_objects(elsewhere)
-            == state_objects(stack.resources())
-            == rendered(wanted)
-        )
-    finally:
-        stack.cluster.delete_namespace(elsewhere)
 
 
 TWO = """\

@@ -94,13 +94,3 @@ def test_rolling_into_native_gang_is_rejected(stack: Stack) -> None:
         pair(stack.namespace, rollout={"strategy": "Recreate", "timeout": "150s"})
     )
     assert stack.ready() == {"prefill": 1, "decode": 2}
-
-
-@pytest.mark.proves("A failed wait reports why a Native gang is unschedulable")
-def test_unschedulable_gang_fails_with_its_reason(stack: Stack) -> None:
-    stack.cluster.add_nodes(5)
-    stack.write(pair(stack.namespace, wait={"level": "Scheduled", "timeout": "20s"}))
-    result = stack.up().assert_failed()
-    assert "PodGroup svc: minCount (6) cannot be satisfied" in result.text
-    stack.cluster.add_nodes(1)
-    stack.deploy_services(pair(stack.namespace, wait={"level": "Scheduled", "timeout": "150s"}))

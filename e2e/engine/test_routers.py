@@ -73,6 +73,5 @@ def test_failing_picker_fails_update(stack: Stack) -> None:
 
 
 def serving(stack: Stack) -> dict[str, str]:
-    """The pods without those of the picker."""
     found = stack.pods()
     return {name: uid for name, uid in found.items() if not name.startswith("svc-epp-")}

@@ -14,7 +14,6 @@ SERVING = {"level": "Serving", "timeout": "60s"}
 
 
 def routed(namespace: str, *, wait: Any = SERVING, port: int = 8080, **route: Any) -> Any:
-    """A service with a router and a Gateway of its own."""
     router = {
         "name": "router",
         "componentType": "router",

@@ -61,36 +61,6 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
     assert images["svc-serve-0-0"] == ("1" if lacking == "svc-serve-1-0" else "2")
 
 
-@pytest.mark.proves(
-    "With LowestOrdinals, optional replicas never take a required replica's capacity"
-)
-def test_required_replicas_keep_their_capacity(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    gang = {"minRoleReplicas": {"serve": 2}, "requiredReplicas": "LowestOrdinals"}
-    for tag in range(5):
-        wanted = role(replicas=3, gpus=8, tag=str(tag), **TWO_NODES)
-        stack.deploy(wanted, schedulingStrategy={"gangPolicy": gang})
-        assert stack.ready() == {"serve": 2}
-        placed = {pod["metadata"]["name"] for pod in stack.cluster.bound(stack.namespace)}
-        assert placed == {f"svc-serve-{at}-0{worker}" for at in (0, 1) for worker in ("", "-1")}
-    assert _active(stack.output("status")) == ("True", "Partial")
-
-
-@pytest.mark.proves("An unschedulable update fails at its timeout and names the replicas")
-def test_unschedulable_update_names_replicas(stack: Stack) -> None:
-    stack.cluster.add_nodes(1)
-    stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), wait={"timeout": "15s"}))
-    started = time.monotonic()
-    result = stack.up().assert_failed()
-    assert "svc-serve-1" in result.text
-    assert time.monotonic() - started < 120
-    assert stack.ready() == {"serve": 0}
-    stack.cluster.add_nodes(3)
-    stack.deploy(role(replicas=2, gpus=8, **TWO_NODES))
-    assert stack.ready() == {"serve": 2}
-    assert stack.preview() == {}
-
-
 @pytest.mark.core
 @pytest.mark.proves("wait.level None does not wait; later updates still roll")
 def test_wait_level_none_still_rolls(stack: Stack) -> None:
@@ -121,15 +91,6 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
     stack.write(stack.service(larger, wait=level))
     stack.up().assert_failed()  # 80 accelerators are asked for, 16 are there
-
-
-@pytest.mark.proves("wait.level Scheduled waits at creation too")
-def test_wait_level_scheduled_at_creation(stack: Stack) -> None:
-    stack.cluster.add_nodes(1)
-    level = {"level": "Scheduled", "timeout": "5s"}
-    stack.write(stack.service(role(replicas=1, gpus=8, **TWO_NODES), wait=level))
-    result = stack.up().assert_failed()
-    assert "PodGroup svc" in result.text
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
@@ -216,17 +177,6 @@ def test_secrets_are_not_in_state(stack: Stack) -> None:
     assert "s3cr3t-value" in live
     assert "s3cr3t-value" not in json.dumps(stack.json("stack", "export"))
     assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text
-
-
-@pytest.mark.proves("Two stacks share one namespace")
-def test_two_stacks(project: Callable[..., Stack]) -> None:
-    one, two = project("one"), project("two")
-    one.cluster.add_nodes(2)
-    one.deploy(role(replicas=1), name="one")
-    two.deploy(role(replicas=1), name="two")
-    assert one.preview() == two.preview() == {}
-    one.down().assert_succeeded()
-    assert one.remaining_objects() == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
 @pytest.mark.core

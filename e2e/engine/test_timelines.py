@@ -60,7 +60,6 @@ def look(stack: Stack, wanted: Mapping[str, int]) -> Look:
 
 
 def played(old: Manifest, new: Manifest) -> Timeline:
-    """The update as `plan --update` shows it."""
     plans = inputs.plan_of(old), inputs.plan_of(new)
     objects = [inputs.objects_of(plan) for plan in plans]
     (update,) = timelines(objects[0], objects[1], ([plans[0]], [plans[1]]))
@@ -92,7 +91,6 @@ def roles_of(tag: str, *names: str, **more: Any) -> list[Manifest]:
 
 
 def pair(namespace: str, rollout: Manifest, names: Sequence[str] = ("serve",), **more: Any) -> Any:
-    """A service before and after another image."""
     pace = {"timeout": "150s", **rollout}
     spec = {key: more.pop(key) for key in ("layout",) if key in more}
     return tuple(

@@ -49,7 +49,6 @@ class Terminals:
             assert first.startswith("git clone "), f"{block}: not known here"
 
     def run(self, line: str) -> list[str]:
-        """What a command prints."""
         words = shlex.split(TEMPLATES.sub(lambda found: str(REPOSITORY / found[1]), line))
         if words[0] == "export":
             name, _, value = words[1].partition("=")
@@ -95,7 +94,6 @@ class Terminals:
         return self.printed().splitlines()
 
     def printed(self) -> str:
-        """What the second terminal shows."""
         return self.log.read_text(encoding="utf-8")
 
     def close(self) -> None:

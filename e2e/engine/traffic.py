@@ -48,12 +48,7 @@ class Backend:
 
 
 class Traffic(StandIn):
-    """Clients that ask for a host, or for a Service; use it as a context manager.
-
-    Attributes:
-        sent: What became of each request, in the order in which they ended.
-        port: Where all engines listen.
-    """
+    """Clients that ask for a host, or for a Service; use it as a context manager."""
 
     def __init__(
         self, cluster: Cluster, *namespaces: str, host: str = "", service: str = "", port: int
@@ -78,7 +73,6 @@ class Traffic(StandIn):
         return self.sent[begin:]
 
     def failed(self) -> Counter[str]:
-        """Why requests failed."""
         return Counter(each.error for each in self.sent if each.error)
 
     def work(self) -> None:
@@ -97,7 +91,6 @@ class Traffic(StandIn):
                     client.join()
 
     def stop(self) -> None:
-        """Ends clients and servers."""
         self._stop.set()
 
     def _read(self, engines: ExitStack) -> None:

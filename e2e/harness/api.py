@@ -88,7 +88,6 @@ class Client:
         return decoded
 
     def text(self, path: str) -> str:
-        """Read what is not JSON, such as `/metrics`."""
         return self._send("GET", path, None, None, None).decode()
 
     def _send(
@@ -172,7 +171,6 @@ class Client:
         return self.request("GET", self.resource(kind).path(name, namespace))
 
     def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
-        """Whether the object is there."""
         try:
             self.get(kind, name, namespace)
         except ApiError as error:

@@ -34,12 +34,10 @@ class Certificates:
 
     @property
     def certificate(self) -> Path:
-        """The server certificate."""
         return self.directory / "tls.crt"
 
     @property
     def key(self) -> Path:
-        """The key of the server certificate."""
         return self.directory / "tls.key"
 
 

@@ -117,7 +117,6 @@ class Cluster(Lifetime, Client):
 
     @property
     def kubeconfig(self) -> Path:
-        """Path of the administrator's kubeconfig."""
         return self._plane.kubeconfig("admin")
 
     @property
@@ -142,7 +141,8 @@ class Cluster(Lifetime, Client):
         kueue_ports: list[int] = []
         if parts.KUEUE in self.components:
             kueue_ports = self._take_ports(2)
-            definitions += self._kueue_definitions(kueue_ports[0])
+            authority = plane.certificates.authority.read_bytes()
+            definitions += parts.kueue_definitions(kueue_ports[0], authority)
         self.install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
@@ -168,15 +168,6 @@ class Cluster(Lifetime, Client):
             wait()
         self._wait_for_account("default")
         programs.check()
-
-    def start_kueue(self) -> None:
-        """Start Kueue in a cluster that runs already."""
-        ports = free_ports(2)
-        self.install_kinds(self._kueue_definitions(ports[0]))
-        parts.start_kueue(self.programs, self.plane, self, ports)()
-
-    def _kueue_definitions(self, port: int) -> list[Object]:
-        return parts.kueue_definitions(port, self.plane.certificates.authority.read_bytes())
 
     def install_kinds(self, definitions: Sequence[Object]) -> None:
         """Create CustomResourceDefinitions and wait until they are established."""

@@ -211,7 +211,6 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
 
 
 def _kueue_webhooks(url: str, authority: bytes) -> list[Object]:
-    """Kueue's webhooks of the kinds that there are here."""
     groups = {"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"}
     (file,) = manifests("kueue", "webhooks")
     documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

@@ -94,7 +94,6 @@ class ControlPlane:
         return [program(self.kubernetes, name), *arguments, *gates]
 
     def kubeconfig(self, user: str) -> Path:
-        """The kubeconfig file of one of USERS."""
         path = self.directory / f"{user}.kubeconfig"
         if not path.exists():
             write_kubeconfig(
@@ -127,7 +126,6 @@ def prepare(
 
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
-    """Start etcd, wait until it answers, and return its URL."""
     url, peer = f"http://{LOOPBACK}:{client_port}", f"http://{LOOPBACK}:{peer_port}"
     started = programs.start(
         "etcd",

@@ -27,11 +27,6 @@ class EndpointPicker(Lifetime):
     """One picker process; use it as a context manager.
 
     Entering starts it and returns at once. `wait_serving` raises if it rejects its configuration.
-
-    Attributes:
-        grpc_port: External processing.
-        health_port: gRPC health.
-        metrics_port: Prometheus metrics.
     """
 
     def __init__(
@@ -46,18 +41,7 @@ class EndpointPicker(Lifetime):
         arguments: Sequence[str] = (),
         executable: Path | None = None,
     ) -> None:
-        """Decide what will run.
-
-        Args:
-            cluster: Where the pool is.
-            version: `1.2` or `1.5`: the tool `epp-VERSION`.
-            namespace: That of the pool and of the account.
-            pool: Name of the InferencePool.
-            account: Name of the ServiceAccount whose token the picker gets.
-            config: The EndpointPickerConfig, as the text of its file.
-            arguments: More flags, or others: a later flag wins.
-            executable: Another picker, which is no tool of ours.
-        """
+        """Decide what will run."""
         self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
         self._cluster = cluster
         self._tool = f"epp-{version}"
@@ -70,7 +54,6 @@ class EndpointPicker(Lifetime):
         self._program: Program | None = None
 
     def open(self) -> None:
-        """Starts it."""
         name = f"{self._tool}-{self._namespace}-{self._pool}-{self.grpc_port}"
         config = self._cluster.directory / f"{name}.yaml"
         config.write_text(self._config, encoding="utf-8")
@@ -95,12 +78,10 @@ class EndpointPicker(Lifetime):
         )
 
     def close(self) -> None:
-        """Stops it."""
         self._cluster.programs.stop(self.program.name)
 
     @property
     def program(self) -> Program:
-        """The running process, with its log."""
         if self._program is None:
             raise ValueError("the picker is started by entering its context")
         return self._program
@@ -131,7 +112,6 @@ class EndpointPicker(Lifetime):
             time.sleep(0.1)
 
     def metrics(self) -> str:
-        """Its metrics, in Prometheus text form."""
         url = f"http://{LOOPBACK}:{self.metrics_port}/metrics"
         with urllib3.PoolManager(retries=False, timeout=5) as pool:
             return pool.request("GET", url).data.decode()

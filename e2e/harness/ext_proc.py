@@ -47,13 +47,7 @@ class ExternalProcessor(Lifetime):
     """A gateway's connection to one picker; use it as a context manager."""
 
     def __init__(self, target: str, authority: bytes | None = None) -> None:
-        """Connect on first use.
-
-        Args:
-            target: `host:port`.
-            authority: Certificate of the authority that vouches for the picker, as PEM; None for
-                plain gRPC.
-        """
+        """Connect on first use."""
         if authority is None:
             self._channel = grpc.insecure_channel(target)
         else:
@@ -65,7 +59,6 @@ class ExternalProcessor(Lifetime):
         )
 
     def close(self) -> None:
-        """Stops it."""
         self._channel.close()
 
     def ask(
@@ -76,14 +69,7 @@ class ExternalProcessor(Lifetime):
         returned: bytes | None = None,
         timeout: float = TIMEOUT,
     ) -> Answer:
-        """Send one request.
-
-        Args:
-            body: What becomes its JSON, or its bytes; None for a GET without one.
-            path: Its path.
-            returned: What the pod answers, if the picker shall see that, too.
-            timeout: Seconds that the picker may take.
-        """
+        """Send one request."""
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
         steps = _request(sent, path)
         if returned is not None:

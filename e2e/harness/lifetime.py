@@ -14,7 +14,6 @@ class Lifetime:
         """Starts it; by default it runs already."""
 
     def close(self) -> None:
-        """Stops it."""
         raise NotImplementedError
 
     def __enter__(self: _Kind) -> _Kind:

@@ -14,7 +14,6 @@ LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 
 def is_condition_true(each: Object, condition: str) -> bool:
-    """Return whether an object's condition has status True."""
     conditions = (each.get("status") or {}).get("conditions") or ()
     return any(found["type"] == condition and found["status"] == "True" for found in conditions)
 
@@ -25,5 +24,4 @@ def is_ready(pod: Object) -> bool:
 
 
 def leaders(cluster: Client, namespace: str) -> list[Object]:
-    """The pods of a namespace that lead a replica."""
     return cluster.pods(namespace, LEADERS)

@@ -61,11 +61,9 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self.process.poll() is None
 
     def tail(self, lines: int = 25) -> str:
-        """The last lines of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
@@ -96,7 +94,6 @@ class Programs(Lifetime):
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Start the watchdog."""
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", str(WATCHDOG), *map(str, self._remove)],
             stdin=subprocess.PIPE,
@@ -105,7 +102,6 @@ class Programs(Lifetime):
         )
 
     def close(self) -> None:
-        """End all programs."""
         for name in reversed(list(self.running)):
             self.stop(name)
         if self._watchdog is not None and self._watchdog.stdin is not None:
@@ -143,7 +139,6 @@ class Programs(Lifetime):
         self._tell_watchdog(f"-{program.pid}")
 
     def check(self) -> None:
-        """Raise if any of the programs has ended."""
         for program in self.running.values():
             program.check()
 

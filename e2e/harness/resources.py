@@ -49,10 +49,6 @@ class Discovery:
     def find(self, kind: str) -> Resource:
         """Return where the objects of a kind are.
 
-        Args:
-            kind: `apiVersion/Kind`, or `Kind` alone where only one group has it. The core group
-                wins over others (Event), the preferred version over older ones.
-
         Raises:
             LookupError: If the server has no such kind, or several groups do.
         """

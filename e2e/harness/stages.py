@@ -18,7 +18,6 @@ from e2e.harness.resources import Object
 BEHAVIOUR = "e2e.fusioninfer.io/behaviour"
 DELAY = "e2e.fusioninfer.io/delay"
 
-READY = "ready"
 SLOW = "slow"
 FAILING = "failing"
 """Ends with phase Failed, like an evicted pod."""
@@ -32,7 +31,6 @@ OWN_STAGES = Path(__file__).with_name("stages.yaml")
 
 
 def write_stages(path: Path) -> Path:
-    """Write kwok's configuration and return its path."""
     upstream = {_name(s): s for file in manifests("kwok", "stages") for s in _documents(file)}
     ready = upstream["pod-ready"]
     slow = copy.deepcopy(ready)

@@ -57,13 +57,7 @@ class StandIn(ABC):
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked.
-
-    Attributes:
-        method: `GET` or `POST`.
-        path: The path, with its query.
-        body: What was sent along.
-    """
+    """What a client asked."""
 
     method: str
     path: str
@@ -72,13 +66,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What it is told.
-
-    Attributes:
-        status: The HTTP status.
-        body: The content.
-        content_type: What the content is.
-    """
+    """What it is told."""
 
     status: int = 200
     body: bytes = b""
@@ -86,11 +74,7 @@ class Answer:
 
 
 class HttpStandIn(StandIn):
-    """Listens from its construction on, and answers while the `with` lasts.
-
-    Attributes:
-        port: Where it listens.
-    """
+    """Listens from its construction on, and answers while the `with` lasts."""
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
         """Start to listen; port 0 is any that is free."""
@@ -103,7 +87,6 @@ class HttpStandIn(StandIn):
         """Answer one request; several may be asked at a time."""
 
     def work(self) -> None:
-        """Answer."""
         self._http.serve_forever(0.05)
 
     def stop(self) -> None:

@@ -76,7 +76,6 @@ def _inside(service: Path, *, once: bool) -> int:
 
 
 def _kubeconfig(running: Serving, listening: socket.socket) -> Path:
-    """A kubeconfig for those outside."""
     plane = running.cluster.plane
     relay = enclosure.Relay(listening, ("127.0.0.1", int(plane.server.rsplit(":", 1)[1])))
     return write_kubeconfig(

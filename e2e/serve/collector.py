@@ -14,13 +14,7 @@ METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 @dataclass(frozen=True)
 class Span:
-    """What is kept of a span.
-
-    Attributes:
-        service: Name of the program that sent it (`service.name`).
-        name: Its name.
-        trace: Id of its trace.
-    """
+    """What is kept of a span."""
 
     service: str
     name: str
@@ -28,15 +22,9 @@ class Span:
 
 
 class Collector:
-    """A server; threads of this process.
-
-    Attributes:
-        spans: Those that came, in order.
-        url: Its address.
-    """
+    """A server; threads of this process."""
 
     def __init__(self, address: str) -> None:
-        """Start it on a free port."""
         self.spans: list[Span] = []
         self._server = grpc.server(ThreadPoolExecutor(2))
         handler = grpc.unary_unary_rpc_method_handler(
@@ -51,7 +39,6 @@ class Collector:
         self._server.start()
 
     def close(self) -> None:
-        """End it."""
         self._server.stop(grace=None)
 
     def _export(self, request: Any, _: Any) -> Any:

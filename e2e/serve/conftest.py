@@ -24,6 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[Serving]:
-    """A cluster whose node runs pods."""
     with serving() as started:
         yield started

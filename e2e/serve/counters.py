@@ -13,7 +13,6 @@ REQUESTS = "vllm:request_success_total"
 RUNNING = "vllm:num_requests_running"
 HIT_TOKENS = "vllm:prefix_cache_hits_total"
 BY_SOURCE = "vllm:prompt_tokens_by_source_total"
-BYTES = "vllm:nixl_bytes_transferred_sum"
 
 
 def counter(text: str, name: str, **labels: str) -> float:
@@ -27,12 +26,10 @@ def counter(text: str, name: str, **labels: str) -> float:
 
 
 def metrics(pod: Object, port: int = 8000) -> str:
-    """The metrics of a pod's engine."""
     address = pod["status"]["podIP"]
     answer = urllib3.request("GET", f"http://{address}:{port}/metrics", timeout=30, retries=3)
     return answer.data.decode()
 
 
 def by_pod(pods: Iterable[Object], name: str, port: int = 8000, **labels: str) -> dict[str, float]:
-    """A counter of each pod's engine, by the pod's name."""
     return {pod["metadata"]["name"]: counter(metrics(pod, port), name, **labels) for pod in pods}

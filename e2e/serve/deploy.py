@@ -1,4 +1,4 @@
-"""Deploys a service: with Pulumi, or by applying what `render` prints."""
+"""Deploys services: with Pulumi, or by applying what `render` prints."""
 
 from __future__ import annotations
 
@@ -6,19 +6,71 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from e2e.engine.project import Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
+from e2e.serve.gateway import Gateway
+from e2e.serve.load import Load, complete
+from e2e.serve.services import MODEL, objects_of, service
 from e2e.serve.serving import START_SECONDS, Serving
 from fusioninfer_pulumi.engines.engine_commands import read_command
 
 
+@dataclass(frozen=True)
+class Deployed:
+    """A service whose pods are ready, and an Envoy in front of it."""
+
+    running: Serving
+    namespace: str
+    gateway: Gateway
+
+    def pods(self, selector: str = LEADERS) -> list[Object]:
+        """Pods that are not about to end; those of the engines by default."""
+        return self.running.pods(self.namespace, selector)
+
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def ask(self, prompt: str, model: str = MODEL, **more: Any) -> Object:
+        """One answer through the gateway, of eight tokens by default."""
+        gateway = self.gateway
+        answer: Object = complete(gateway.url, model, prompt, host=gateway.host, **more)
+        assert answer["usage"]["completion_tokens"] == more.get("tokens", 8)
+        return answer
+
+    def load(self, model: str = MODEL, **more: Any) -> Load:
+        return Load(self.gateway.url, model, host=self.gateway.host, **more)
+
+
+@contextmanager
+def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed]:
+    """Apply a service of these roles, wait until it serves, and take it away afterwards."""
+    namespace = running.cluster.new_namespace()
+    apply_service(running, namespace, *roles, **spec)
+    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+    try:
+        yield Deployed(running, namespace, gateway)
+    finally:
+        gateway.close()
+        running.cluster.delete_namespace(namespace)
+
+
+def apply_service(running: Serving, namespace: str, *roles: Object, **spec: Any) -> None:
+    """Apply a service of these roles, and wait until it serves."""
+    objects = objects_of(service(namespace, *roles, **spec))
+    running.apply(objects)
+    wait_serving(running, objects, namespace)
+
+
 def rendered(service: Path) -> list[Object]:
-    """What `fusioninfer-pulumi render` prints."""
     program = Path(sys.executable).with_name("fusioninfer-pulumi")
     command = [str(program), "render", str(service)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -26,7 +78,6 @@ def rendered(service: Path) -> list[Object]:
 
 
 def has_pulumi() -> bool:
-    """Whether the Pulumi engine is on PATH."""
     return not missing()
 
 
@@ -61,7 +112,6 @@ def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> Non
 
 
 def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
-    """Wait for the endpoint picker."""
     for each in objects:
         if each["kind"] == "Deployment":
             serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)

@@ -24,7 +24,6 @@ SETTINGS = """\
 
 
 def start_dns(cluster: Cluster, address: str) -> None:
-    """Start it at an address of this machine, and wait until it knows the cluster."""
     (ready,) = free_ports(1)
     path = cluster.directory / "Corefile"
     kubeconfig = cluster.plane.kubeconfig("admin")

@@ -55,12 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
-    """Run a command in new namespaces and clear away what it leaves behind.
-
-    Args:
-        command: The program and its arguments.
-        sockets: Listening sockets for `Relay`s inside.
-    """
+    """Run a command in new namespaces and clear away what it leaves behind."""
     name = f"fusioninfer-{secrets.token_hex(3)}"
     directory = tempfile.mkdtemp(prefix=f"{name}-")
     descriptors = [each.fileno() for each in sockets]
@@ -111,7 +106,6 @@ def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    """Whether this process runs in an enclosure."""
     return MARK in os.environ
 
 

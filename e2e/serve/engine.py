@@ -57,27 +57,20 @@ class InstallationError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in the cache, there whole or not at all.
-
-    Attributes:
-        name: Its folder.
-    """
+    """A virtual environment in the cache, there whole or not at all."""
 
     name: str
 
     @property
     def directory(self) -> Path:
-        """Where it is."""
         return ROOT / self.name
 
     @property
     def is_installed(self) -> bool:
-        """Whether it is complete."""
         return (self.directory / _DONE).is_file()
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
         return self.directory / "bin" / "python"
 
     @property
@@ -88,12 +81,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Vllm(Environment):
-    """vLLM for processors.
-
-    Attributes:
-        version: Its release.
-        transfer: Whether NIXL is installed, too.
-    """
+    """vLLM for processors."""
 
     version: str = VLLM
     transfer: bool = True
@@ -110,12 +98,10 @@ class Models:
 
     @property
     def model(self) -> Path:
-        """The model."""
         return self.directory / "tiny"
 
     @property
     def adapter(self) -> Path:
-        """A LoRA adapter of the model."""
         return self.directory / "adapter"
 
     def make(self) -> None:
@@ -130,12 +116,10 @@ class Models:
 
 
 def vllm(version: str = VLLM) -> Vllm:
-    """The engine of that release."""
     return Vllm(f"vllm-{version}", version, transfer=version in (PREVIOUS, VLLM))
 
 
 def envoy() -> Environment:
-    """The environment that has Envoy."""
     return Environment(f"envoy-{ENVOY}")
 
 
@@ -150,12 +134,10 @@ class Ray(Environment):
 
 
 def ray() -> Ray:
-    """The environment that has ray."""
     return Ray(f"ray-{RAY}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Install what is missing; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e.serve.engine", description=__doc__)
     parser.add_argument("--vllm", nargs="*", default=[VLLM], metavar="VERSION")
     args = parser.parse_args(argv)
@@ -196,7 +178,6 @@ def absent(release: str) -> str | None:
 
 
 def missing() -> list[str]:
-    """What is not installed yet."""
     absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
     absent += [] if Models().directory.is_dir() else ["models"]
     return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []

@@ -30,7 +30,6 @@ class EnvoyGateway:
     """One Envoy Gateway; its Envoy listens where the Gateways in its files say."""
 
     def __init__(self, cluster: Cluster, directory: Path, objects: Iterable[Object]) -> None:
-        """Start it with these objects; its files are in the directory."""
         self._cluster = cluster
         files = directory / "objects"
         files.mkdir(parents=True)
@@ -65,7 +64,6 @@ class EnvoyGateway:
         }
 
     def close(self) -> None:
-        """End it, and Envoy with it."""
         self._cluster.programs.stop(_NAME)
 
 

@@ -42,12 +42,7 @@ _MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a listener shows, in PEM form.
-
-    Attributes:
-        chain: The certificate.
-        key: Its key.
-    """
+    """What a listener shows, in PEM form."""
 
     chain: str
     key: str
@@ -58,11 +53,6 @@ class Gateway:
 
     It listens as the route's Gateway does, where that is in the cluster: with the certificate of
     its Secret, if there is a listener for HTTPS.
-
-    Attributes:
-        port: Where it listens, on the loopback device.
-        host: A host name that the route knows.
-        program: Envoy.
     """
 
     def __init__(
@@ -111,12 +101,10 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Its address."""
         scheme = "http" if self._certificate is None else "https"
         return f"{scheme}://{LOOPBACK}:{self.port}"
 
     def close(self) -> None:
-        """End it."""
         self._cluster.programs.stop(self._name)
 
 
@@ -127,14 +115,12 @@ def binary() -> Path:
 
 
 def backend(route: Object) -> str:
-    """The name of the one pool or Service that a route leads to."""
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
 
 
 def leads_to_service(route: Object) -> bool:
-    """Whether a route leads to a Service."""
     rules = route["spec"]["rules"]
     return {ref.get("kind", "Service") for rule in rules for ref in rule["backendRefs"]} == {
         "Service"
@@ -188,18 +174,7 @@ def bootstrap(
     pods: Sequence[tuple[str, int]] = (),
     certificate: Certificate | None = None,
 ) -> Object:
-    """Envoy's whole configuration.
-
-    Args:
-        route: The HTTPRoute as it is stored, with its defaults.
-        pool: The InferencePool that it leads to.
-        picker: Address of the picker's Service.
-        listen: Where requests come in.
-        admin: Address of Envoy's admin interface.
-        secure: Whether the picker speaks TLS.
-        pods: Addresses for requests without a choice of the picker.
-        certificate: What clients see; None for plain HTTP.
-    """
+    """Envoy's whole configuration."""
     processor = {
         "@type": _PROCESSOR,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},

@@ -17,12 +17,7 @@ PORT = 8088
 
 
 class Hub:
-    """A server for one repository; threads of this process.
-
-    Attributes:
-        fetched: Names of the files that were sent, in order.
-        url: Its address, for `HF_ENDPOINT`.
-    """
+    """A server for one repository; threads of this process."""
 
     def __init__(self, address: str, repository: str, folder: Path, port: int = 0) -> None:
         """Serve a folder's files, on a free port by default."""
@@ -48,12 +43,10 @@ class Hub:
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """End it."""
         self._server.shutdown()
         self._server.server_close()
 
     def answer(self, request: BaseHTTPRequestHandler, *, send: bool) -> None:
-        """Answer one request."""
         path = request.path.partition("?")[0]
         files = [file.name for file in self._folder.iterdir()]
         headers = {"X-Repo-Commit": COMMIT}

@@ -18,7 +18,6 @@ PATIENCE = 60_000
 
 
 def main(endpoint: str) -> None:
-    """Print messages until it is ended."""
     context = zmq.Context()
     socket = context.socket(zmq.SUB)
     monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)

@@ -21,15 +21,7 @@ from e2e.harness.lifetime import Lifetime
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one request.
-
-    Attributes:
-        started: When it was sent, in seconds of the monotonic clock.
-        first: Seconds until its first token; of all where it failed.
-        seconds: Until its end.
-        error: Why it failed; empty if it did not.
-        tokens: How many pieces of text came.
-    """
+    """What became of one request."""
 
     started: float
     first: float
@@ -50,15 +42,6 @@ def complete(
 ) -> Any:
     """The whole answer to one prompt.
 
-    Args:
-        url: Where requests go.
-        model: Name of the model.
-        prompt: What it goes on with.
-        tokens: How many it adds.
-        host: Host name of the request.
-        timeout: Seconds.
-        authority: What has signed the certificate for that host name; None for plain HTTP.
-
     Raises:
         AssertionError: If the status is not 200; the message carries the answer.
     """
@@ -75,11 +58,7 @@ def complete(
 
 
 class Load(Lifetime):
-    """Clients that each send a request when the last one was answered; a context manager.
-
-    Attributes:
-        answers: In the order in which they ended.
-    """
+    """Clients that each send a request when the last one was answered; a context manager."""
 
     def __init__(
         self,
@@ -93,18 +72,7 @@ class Load(Lifetime):
         timeout: float = 180,
         prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
     ) -> None:
-        """Decide what is sent.
-
-        Args:
-            url: Of the gateway.
-            model: Name of the model.
-            host: Host name that the route knows.
-            clients: How many.
-            tokens: Asked for in each request.
-            pause: Seconds between an answer and the client's next request.
-            timeout: Seconds without a byte after which a client gives up.
-            prompts: The prompt of each request, by its number.
-        """
+        """Decide what is sent."""
         self.answers: list[Answer] = []
         self._url = f"{url}/v1/completions"
         self._headers = {"Host": host} if host else {}
@@ -119,12 +87,10 @@ class Load(Lifetime):
         self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
     def open(self) -> None:
-        """Starts it."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Stops it."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -160,11 +126,9 @@ class Load(Lifetime):
         return Answer(started, first, problem, tokens, seconds)
 
     def failed(self) -> list[Answer]:
-        """Those that were not answered."""
         return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
-        """Wait until that many more requests have ended."""
         enough = len(self.answers) + count
         deadline = time.monotonic() + timeout
         while len(self.answers) < enough:

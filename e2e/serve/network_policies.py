@@ -60,7 +60,6 @@ class NetworkPolicies:
         _iptables("--append")
 
     def close(self) -> None:
-        """End it."""
         _iptables("--delete")
         self._cluster.programs.stop(_NAME)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,19 +34,13 @@ GPUS = "8"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands in the network.
-
-    Attributes:
-        number: 1 for the first.
-        enter: What is written before a command that runs there.
-    """
+    """Where a node stands in the network."""
 
     number: int
     enter: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return "worker" if self.number == 1 else f"worker-{self.number}"
 
     @property
@@ -57,24 +50,15 @@ class Place:
 
     @property
     def address(self) -> str:
-        """The node's address."""
         return f"10.90.0.{self.number}"
 
     @property
     def pods(self) -> str:
-        """Addresses of its pods."""
         return f"10.244.{self.number - 1}.0/24"
 
 
 class Node:
-    """A node of a cluster.
-
-    Attributes:
-        name: Its name.
-        cluster: What it belongs to.
-        directory: Its files. They are outside of the cluster's, which are removed while mounts
-            are still there.
-    """
+    """A node of a cluster."""
 
     def __init__(
         self,
@@ -102,16 +86,13 @@ class Node:
         cluster.patch("v1/Node", self.name, status, subresource="status")
 
     def bring(self, manifests: Iterable[Object]) -> None:
-        """Bring the images of all containers of these objects."""
         self.bring_images(names(manifests))
 
     @property
     def images(self) -> frozenset[str]:
-        """Those that are there."""
         return frozenset(self._imported)
 
     def bring_images(self, wanted: Iterable[str]) -> None:
-        """Bring images, those that are not there yet."""
         absent = sorted(set(wanted) - self._imported)
         if not absent:
             return
@@ -133,17 +114,7 @@ class Node:
                 found[pid] = name.strip()
         return found
 
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """Lose every packet from and to this node, as if it had no power; not the first node."""
-        subprocess.run(["nft", "-f", "-"], input=_lost(self._place.device), text=True, check=True)
-        try:
-            yield
-        finally:
-            subprocess.run(["nft", "delete", "table", "inet", "lost"], check=True)
-
     def _start(self, name: str, command: Sequence[str | Path]) -> Program:
-        """Start a program on this node."""
         command = [*self._place.enter, *command]
         return self.cluster.programs.start(f"{name}-{self.name}", command)
 
@@ -271,18 +242,6 @@ def further_place(cluster: Cluster, number: int) -> Place:
     return place
 
 
-def _lost(device: str) -> str:
-    return f"""\
-table inet lost {{
-  chain to {{ type filter hook output priority 0; oifname "{device}" drop; }}
-  chain from {{ type filter hook input priority 0; iifname "{device}" drop; }}
-  chain through {{
-    type filter hook forward priority 0; iifname "{device}" drop; oifname "{device}" drop;
-  }}
-}}
-"""
-
-
 def _network(addresses: Path, pods: str) -> Object:
     """Every pod has a pair of devices of its own: all traffic passes kube-proxy's rules."""
     ipam = {
@@ -364,7 +323,6 @@ def _kubelet(directory: Path, socket: Path, place: Place, health: int) -> Mappin
 
 
 def logs(node: Node, namespace: str, pod: str, lines: int = 40) -> str:
-    """The ends of what a pod's containers have written."""
     parts: list[str] = []
     for folder in sorted((node.directory / "pod-logs").glob(f"{namespace}_{pod}_*")):
         for file in sorted(folder.glob("*/*.log")):

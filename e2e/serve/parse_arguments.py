@@ -63,12 +63,7 @@ validate = first(*(f"{each}:validate_parsed_serve_args" for each in _PLACES))
 
 
 class Engine:
-    """The two programs that serve, as their own files build their parsers.
-
-    Attributes:
-        model: Folder with the `config.json` of any model that a command line names.
-        serve: The parser of `vllm serve`.
-    """
+    """The two programs that serve, as their own files build their parsers."""
 
     def __init__(self, model: str) -> None:
         command = importlib.import_module("vllm.entrypoints.cli.serve").ServeSubcommand()

@@ -68,11 +68,7 @@ CONFIG = {
 
 @dataclass(frozen=True, order=True)
 class CommandLine:
-    """Arguments of an engine.
-
-    Attributes:
-        serve: Whether `vllm serve` gets them, else the older program `api_server`.
-    """
+    """Arguments of an engine."""
 
     words: tuple[str, ...]
     serve: bool = True
@@ -83,13 +79,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a release says.
-
-    Attributes:
-        options: The options of `vllm serve`: spellings, number of values, choices.
-        metrics: The names of its metrics, on accelerators.
-        errors: Why it rejects a command line, empty where it takes it.
-    """
+    """What a release says."""
 
     options: list[dict[str, Any]]
     metrics: list[str]
@@ -101,7 +91,6 @@ class Answers:
 
 
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
-    """Ask a release about command lines."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         asked = [{"serve": line.serve, "words": line.words} for line in lines]
@@ -151,7 +140,6 @@ def of_the_catalogue(release: str) -> list[CommandLine]:
 
 
 def warns_of_the_release(finding: Finding) -> bool:
-    """Whether a finding says that the release does not have what it is asked for."""
     return finding.severity == "warning" and finding.rule == "release-without-feature"
 
 
@@ -199,7 +187,6 @@ def moved(manifest: Any, release: str) -> Any:
 
 
 def command_lines(objects: Any, release: str) -> set[CommandLine]:
-    """The command lines with which objects start vLLM of a release."""
     lines = set()
     for container in containers(objects):
         command = read_command(container)
@@ -215,7 +202,6 @@ def starts_serve(command: EngineCommand) -> bool:
 
 
 def containers(value: Any) -> Iterator[Object]:
-    """Every container anywhere in some objects."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("containers", "initContainers") and isinstance(inner, list):

@@ -37,7 +37,6 @@ TOOLS = ("coredns", "etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano
 
 
 def plugin_folder() -> Path | None:
-    """Where the network plugins are."""
     for folder in PLUGIN_FOLDERS:
         if all((folder / name).is_file() for name in PLUGINS):
             return folder

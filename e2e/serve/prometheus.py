@@ -1,8 +1,7 @@
 """A real Prometheus that scrapes what the monitors of a service select.
 
 The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
-for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`, and
-`e2e/test_prometheus_operator.py` compares it with what the operator writes. Debian's
+for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`. Debian's
 Prometheus has no discovery in Kubernetes: it reads the targets that there are from files, with the
 labels that its discovery gives them, and chooses and names them itself.
 """
@@ -47,15 +46,7 @@ class Prometheus:
         *,
         port: int | None = None,
     ) -> None:
-        """Start it.
-
-        Args:
-            cluster: The cluster.
-            namespace: Of the service.
-            objects: Those of the service.
-            more: Further scrape configurations.
-            port: Where it listens on the loopback device; None for any.
-        """
+        """Start it."""
         self._cluster = cluster
         self._namespace = namespace
         port = port or free_ports(1)[0]
@@ -92,7 +83,6 @@ class Prometheus:
         wait_http(self.program, f"{self._url}/-/ready")
 
     def close(self) -> None:
-        """End it."""
         self._cluster.programs.stop(PROGRAM)
 
     def discover(self) -> None:
@@ -104,7 +94,6 @@ class Prometheus:
             file.replace(self._targets[kind])
 
     def discovering(self) -> AbstractContextManager[None]:
-        """Tell it the targets every second for a while."""
         return repeated(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
@@ -139,7 +128,6 @@ class Prometheus:
         }
 
     def targets(self) -> list[str]:
-        """Job, health and last error of each target."""
         return [
             f"{target['labels'].get('job')} {target['health']} {target['lastError']}".strip()
             for target in self._get("targets", state="active")["activeTargets"]

@@ -11,8 +11,6 @@ from fusioninfer_pulumi import load, plan_service, render
 IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL = "tiny"
 
-"""What the claims of this folder need."""
-
 PROMPT = " ".join(f"the quick brown fox jumps over the lazy dog {n} times;" for n in range(20))
 """Longer than two blocks of the KV cache, which has 128 tokens a block on processors."""
 
@@ -26,7 +24,6 @@ def role(
     args: tuple[str, ...] = (),
     **more: Any,
 ) -> Object:
-    """A role of engines with the tiny model."""
     container = {
         "name": "vllm",
         "image": image,
@@ -63,6 +60,5 @@ def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
 
 
 def objects_of(manifest: Object) -> list[Object]:
-    """All objects of a service, in apply order."""
     (args,) = load(manifest)
     return list(render(plan_service(args)))

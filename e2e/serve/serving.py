@@ -27,12 +27,7 @@ class StuckPodError(Exception):
 
 
 class Serving:
-    """A cluster and its nodes.
-
-    Attributes:
-        cluster: The cluster.
-        nodes: Those that its pods run on; one at first.
-    """
+    """A cluster and its nodes."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         """Start the first node; the files of all of them go into the directory."""
@@ -42,7 +37,6 @@ class Serving:
 
     @property
     def node(self) -> Node:
-        """The first one."""
         return self.nodes[0]
 
     def have_nodes(self, count: int) -> None:
@@ -54,7 +48,6 @@ class Serving:
             self.nodes.append(node)
 
     def bring(self, manifests: Sequence[Object]) -> None:
-        """Bring the images of these objects to all nodes."""
         for node in self.nodes:
             node.bring(manifests)
 
@@ -69,13 +62,11 @@ class Serving:
         return node.processes(pod)
 
     def logs(self, pod: Object, lines: int = 1000) -> str:
-        """The ends of what a pod's containers have written."""
         meta = pod["metadata"]
         parts = [logs(node, meta["namespace"], meta["name"], lines) for node in self.nodes]
         return "\n".join(filter(None, parts))
 
     def pods(self, namespace: str, selector: str = "") -> list[Object]:
-        """Pods that are not about to end."""
         pods = self.cluster.pods(namespace, selector)
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 

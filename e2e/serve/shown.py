@@ -133,14 +133,12 @@ def shown_blocks() -> Mapping[str, Block]:
 
 
 def folders() -> list[str]:
-    """The examples, and the templates that hold a service."""
     projects = sorted((ROOT / "examples").glob("*/Pulumi.yaml"))
     return [*(f"examples/{path.parent.name}" for path in projects), "templates/yaml"]
 
 
 @functools.cache
 def objects_of(name: str) -> list[Object]:
-    """What is rendered of one of them."""
     block = shown_blocks().get(name)
     if block is None:
         path = ROOT / name

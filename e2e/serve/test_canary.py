@@ -14,13 +14,10 @@ from functools import partial
 import pytest
 
 from e2e.harness import Object
-from e2e.harness.pods import LEADERS
 from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
 from e2e.serve.counters import metrics
-from e2e.serve.deploy import wait_serving
-from e2e.serve.gateway import Gateway
-from e2e.serve.load import complete
-from e2e.serve.services import MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.deploy import apply_service, deployed
+from e2e.serve.services import MODEL, PROMPT, role, router
 from e2e.serve.serving import Serving
 
 pytestmark = [
@@ -47,34 +44,19 @@ def _llm_d_kind(running: Serving) -> Iterator[None]:
 @pytest.mark.proves("A LoRA adapter's share goes from 0 to 100 % and back without failed requests")
 @pytest.mark.usefixtures("_llm_d_kind")
 def test_adapter_share_goes_up_and_back(running: Serving) -> None:
-    namespace = running.cluster.new_namespace()
-    objects = canary(namespace, 0)
-    running.apply(objects)
-    wait_serving(running, objects, namespace)
-    (pod,) = running.pods(namespace, PICKER)
-    (engine,) = running.pods(namespace, LEADERS)
-    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+    with deployed(running, *canary(0)) as service:
+        (pod,), (engine,) = service.pods(PICKER), service.pods()
 
-    def ask(times: int) -> Counter[str]:
-        """What was drawn for so many requests, all of which are answered."""
-        before = decisions(metrics(pod, METRICS_PORT))
-        for number in range(times):
-            prompt = f"{number} {PROMPT}"
-            answer = complete(gateway.url, PUBLIC, prompt, tokens=2, host=gateway.host)
-            assert answer["model"] == PUBLIC
-            assert answer["usage"]["completion_tokens"] == 2
-        return decisions(metrics(pod, METRICS_PORT)) - before
+        def ask(times: int) -> Counter[str]:
+            """What was drawn for so many requests, all of which are answered."""
+            before = decisions(metrics(pod, METRICS_PORT))
+            for number in range(times):
+                assert service.ask(f"{number} {PROMPT}", PUBLIC, tokens=2)["model"] == PUBLIC
+            return decisions(metrics(pod, METRICS_PORT)) - before
 
-    try:
         assert not ran_adapter(engine)
         for share in (0, 50, 100, 0):
-            running.cluster.apply(
-                [
-                    each
-                    for each in canary(namespace, share)
-                    if each["kind"] == "InferenceModelRewrite"
-                ]
-            )
+            apply_service(running, service.namespace, *canary(share))
             # The picker takes the new weights a moment after the API server has them.
             running.cluster.wait(partial(_took, ask, share), 60)
             counted = ask(REQUESTS)
@@ -83,28 +65,19 @@ def test_adapter_share_goes_up_and_back(running: Serving) -> None:
             assert least <= counted[ADAPTER] <= most, (share, counted)
             print(f"{share} %: {counted}")
         assert ran_adapter(engine)
-    finally:
-        gateway.close()
-    assert [each["metadata"]["uid"] for each in running.pods(namespace, LEADERS)] == [
-        engine["metadata"]["uid"]
-    ]
-    running.cluster.delete_namespace(namespace)
+        assert service.uids() == {engine["metadata"]["uid"]}
 
 
-def canary(namespace: str, share: int) -> list[Object]:
-    """A service whose adapter gets this percentage of the requests for the public name."""
+def canary(share: int) -> list[Object]:
+    """The roles of a service whose adapter gets this percentage of requests for a public name."""
     targets = [{"model": MODEL, "weight": 100 - share}, {"model": ADAPTER, "weight": share}]
-    routing = router(
-        None,
-        modelRewrites=[{"models": [PUBLIC], "targets": targets}],
-        endpointPicker={"metrics": "Unauthenticated"},
-    )
+    rewrites = [{"models": [PUBLIC], "targets": targets}]
+    picker = {"metrics": "Unauthenticated"}
     args = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"{ADAPTER}=adapter")
-    return objects_of(service(namespace, routing, role(args=args)))
+    return [router(None, modelRewrites=rewrites, endpointPicker=picker), role(args=args)]
 
 
 def ran_adapter(engine: Object) -> bool:
-    """Whether the engine says that it ran the adapter."""
     return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
 
 

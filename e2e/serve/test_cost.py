@@ -11,11 +11,9 @@ from statistics import median
 
 import pytest
 
-from e2e.harness.pods import LEADERS
-from e2e.serve.deploy import wait_serving
-from e2e.serve.gateway import Gateway
+from e2e.serve.deploy import deployed
 from e2e.serve.load import Load
-from e2e.serve.services import MODEL, objects_of, role, router, service
+from e2e.serve.services import MODEL, role, router
 from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -28,18 +26,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Ways:
-    """To one pod.
-
-    Attributes:
-        addresses: URL and host name of the pod, and of the gateway in front of it.
-        programs: Process ids of what takes part.
-    """
+    """To one pod."""
 
     addresses: Mapping[str, tuple[str, str]]
     programs: Mapping[str, list[int]]
 
     def seconds(self) -> dict[str, float]:
-        """Processor time that each program has used."""
         return {name: sum(map(_seconds, pids)) for name, pids in self.programs.items()}
 
 
@@ -50,25 +42,18 @@ def _seconds(process: int) -> float:
 
 @pytest.fixture(scope="module")
 def ways(running: Serving) -> Iterator[Ways]:
-    namespace = running.cluster.new_namespace()
-    objects = objects_of(service(namespace, router(), role()))
-    running.apply(objects)
-    wait_serving(running, objects, namespace)
-    gateway = Gateway(running.cluster, namespace, "svc-httproute")
-    (pod,) = running.pods(namespace, LEADERS)
-    (picker,) = running.pods(namespace, "app=svc-epp")
-    direct = f"http://{pod['status']['podIP']}:8000"
-    yield Ways(
-        {"pod": (direct, ""), "path": (gateway.url, gateway.host)},
-        {
-            "engine": list(running.processes(pod)),
-            "picker": list(running.processes(picker)),
-            "Envoy": [gateway.program.pid],
-            "clients": [os.getpid()],
-        },
-    )
-    gateway.close()
-    running.cluster.delete_namespace(namespace)
+    with deployed(running, router(), role()) as service:
+        (pod,), (picker,) = service.pods(), service.pods("app=svc-epp")
+        direct = f"http://{pod['status']['podIP']}:8000"
+        yield Ways(
+            {"pod": (direct, ""), "path": (service.gateway.url, service.gateway.host)},
+            {
+                "engine": list(running.processes(pod)),
+                "picker": list(running.processes(picker)),
+                "Envoy": [service.gateway.program.pid],
+                "clients": [os.getpid()],
+            },
+        )
 
 
 @pytest.mark.proves("Envoy and endpoint picker cost one client at most 15 % of requests per second")

@@ -14,10 +14,9 @@ import pytest
 import urllib3
 
 from e2e.catalog import tool
-from e2e.harness import Cluster, Object
+from e2e.harness import Object
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.harness.stand_ins import Answer, HttpStandIn, Request
-from e2e.serve import enclosure, prometheus
+from e2e.serve import prometheus
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import CLASS, EnvoyGateway
 from e2e.serve.gateway import Gateway
@@ -33,7 +32,6 @@ PICKERS = {
     "llm-d": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
 }
 PATIENCE = 240
-GATEWAY = ".gateway.json"
 NO_GATEWAY = "Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway"
 RECORDED = Path(__file__).parent / "recorded_dashboards.json"
 #: Requests that end while the dashboards are recorded, and points of each curve.
@@ -42,15 +40,7 @@ LONG, POINTS = 150, 60
 
 @dataclass(frozen=True)
 class Scraped:
-    """A service that a Prometheus scrapes.
-
-    Attributes:
-        running: The cluster.
-        gateway: In front of the service, with the endpoint picker.
-        route: Address of a real Envoy Gateway with the service's HTTPRoute, and its pods.
-        prometheus: Scrapes all of them.
-        boards: Its dashboards, by the names of their files.
-    """
+    """A service that a Prometheus scrapes."""
 
     running: Serving
     gateway: Gateway
@@ -156,7 +146,6 @@ def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> 
 
 
 def wait_listening(url: str, host: str) -> None:
-    """Wait until a gateway leads requests for a host to an engine."""
     deadline = time.monotonic() + 60
     said = ""
     while said != "200":
@@ -231,53 +220,3 @@ def write(scraped: Scraped, listed: list[tuple[str, int, int, str]], started: fl
         json.dumps({"seconds": round(end - started), "panels": recorded}, sort_keys=True) + "\n",
         encoding="utf-8",
     )
-
-
-class Engine(HttpStandIn):
-    """Answers each prompt with one token."""
-
-    def answer(self, request: Request) -> Answer:
-        """As vLLM streams it."""
-        del request
-        token = json.dumps({"choices": [{"text": "fox", "finish_reason": "length"}]})
-        return Answer(
-            body=f"data: {token}\n\ndata: [DONE]\n\n".encode(), content_type="text/event-stream"
-        )
-
-
-@pytest.mark.proves(
-    "The gateway dashboard's queries return data from Envoy Gateway (stand-in engines)"
-)
-def test_gateway_panels_have_data(tmp_path: Path) -> None:
-    if (reason := prometheus.absent()) is not None:
-        pytest.skip(reason)
-    if not tool("envoy-gateway").is_built:
-        pytest.skip(NO_GATEWAY)
-    enclosure.open_loopback()
-    engines = role()
-    (container,) = engines["template"]["spec"]["containers"]
-    container["ports"] = [{"name": "http", "containerPort": 8000}]
-    objects = objects_of(service("default", router(), engines, monitoring={"dashboards": {}}))
-    (made,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
-    (board,) = (json.loads(text) for name, text in made["data"].items() if name.endswith(GATEWAY))
-    (port,) = free_ports(1)
-    url, host = f"http://{LOOPBACK}:{port}", "svc.example.com"
-    with Cluster(components=()) as cluster, Engine() as engine:
-        files = entry(objects, port, [(LOOPBACK, engine.port)])
-        envoy_gateway = EnvoyGateway(cluster, tmp_path, files)
-        wait_listening(url, host)
-        started = Prometheus(cluster, "default", [], [envoy_gateway.scraped()])
-
-        def without_data() -> list[str]:
-            return [
-                f"{panel}: {expression}"
-                for panel, _, expression in queries(board)
-                if not started.query(expression)
-            ]
-
-        with Load(url, MODEL, host=host, clients=1, pause=0.1) as load:
-            load.wait(10)
-            cluster.wait(lambda: not without_data(), PATIENCE, without_data)
-        assert not load.failed()
-        started.close()
-        envoy_gateway.close()

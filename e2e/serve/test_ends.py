@@ -32,18 +32,12 @@ LONG_TOKENS = CONTEXT - 100
 
 @dataclass(frozen=True)
 class Starting:
-    """A service of three roles of one pod each.
-
-    Attributes:
-        running: The cluster.
-        namespace: Of the service.
-    """
+    """A service of three roles of one pod each."""
 
     running: Serving
     namespace: str
 
     def pod(self, name: str) -> Object:
-        """The pod of a role."""
         found: Object = self.running.cluster.get("v1/Pod", f"svc-{name}-0-0", self.namespace)
         return found
 

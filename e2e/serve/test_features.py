@@ -43,16 +43,7 @@ PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 
 @dataclass(frozen=True)
 class Featured:
-    """A service of one pod that serves.
-
-    Attributes:
-        running: The cluster.
-        manifest: The service.
-        gateway: In front of it.
-        certificates: What the gateway shows, and who signed it.
-        hub: Where its model came from.
-        collector: Where its traces go.
-    """
+    """A service of one pod that serves."""
 
     running: Serving
     manifest: Object
@@ -63,12 +54,10 @@ class Featured:
 
     @property
     def namespace(self) -> str:
-        """That of the service."""
         return str(self.manifest["metadata"]["namespace"])
 
     @property
     def pod(self) -> Object:
-        """That of the engine."""
         (pod,) = self.running.pods(self.namespace, LEADERS)
         return pod
 
@@ -139,7 +128,6 @@ def service_of(namespace: str, hub: Hub) -> Object:
 
 
 def secret(certificates: Certificates) -> Object:
-    """The certificate, as a listener names it."""
     files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
     data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET},

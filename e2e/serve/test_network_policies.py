@@ -52,7 +52,6 @@ def container(*ports: int) -> Object:
 
 
 def pod(name: str, namespace: str) -> Object:
-    """A pod of somebody else's."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -62,7 +61,6 @@ def pod(name: str, namespace: str) -> Object:
 
 
 def listening(objects: list[Object]) -> Iterator[Object]:
-    """The objects with containers that only listen."""
     for manifest in objects:
         if manifest["kind"] == "LeaderWorkerSet":
             template = manifest["spec"]["leaderWorkerTemplate"]
@@ -90,7 +88,6 @@ class Pods:
             self._pods["picker" if name.startswith("svc-epp") else name] = each
 
     def reaches(self, source: str, target: str, port: int) -> bool:
-        """Whether a pod's connection to another one's port is accepted."""
         process = next(iter(self._running.node.processes(self._pods[source])))
         address = self._pods[target]["status"]["podIP"]
         command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT]
@@ -98,7 +95,6 @@ class Pods:
         return output.returncode == 0
 
     def all_ready(self) -> bool:
-        """Whether the kubelet reaches all of them."""
         return all(
             is_ready(self._running.cluster.get("v1/Pod", meta["name"], meta["namespace"]))
             for meta in (each["metadata"] for each in self._pods.values())

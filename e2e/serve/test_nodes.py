@@ -13,10 +13,8 @@ import urllib3
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.counters import REQUESTS, counter, metrics
-from e2e.serve.deploy import wait_serving
-from e2e.serve.gateway import Gateway
-from e2e.serve.load import complete
-from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.deploy import Deployed, deployed
+from e2e.serve.services import PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
@@ -25,73 +23,21 @@ WORKERS = "leaderworkerset.sigs.k8s.io/worker-index=1"
 REQUEST_COUNT = 12
 
 
-MEET = """\
-for target in first.meet/8000 kubernetes.default/443; do
-  until echo > /dev/tcp/$target; do sleep 1; done
-done
-echo met
-sleep 600
-"""
-
-
-def pod(name: str, node: str, *command: str) -> Object:
-    """A pod of a headless Service, as LeaderWorkerSet makes them."""
-    container = {"name": "main", "image": IMAGE, "command": list(command)}
-    spec = {"nodeName": node, "hostname": name, "subdomain": "meet", "containers": [container],
-            "terminationGracePeriodSeconds": 1}  # fmt: skip
-    metadata = {"name": name, "labels": {"app": "meet"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-@pytest.mark.proves("Pods on two nodes resolve a headless Service and reach the API server")
-def test_pods_of_two_nodes_meet(running: Serving) -> None:
-    running.have_nodes(2)
-    namespace = running.cluster.new_namespace()
-    headless = {"clusterIP": "None", "selector": {"app": "meet"}, "ports": [{"port": 8000}],
-                "publishNotReadyAddresses": True}  # fmt: skip
-    first, second = (node.name for node in running.nodes)
-    listen = ["/usr/bin/python3", "-m", "http.server", "8000"]
-    running.apply([
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "meet"}, "spec": headless},
-        pod("first", first, *listen),
-        pod("second", second, "/bin/bash", "-c", MEET),
-    ], namespace)  # fmt: skip
-
-    def output() -> str:
-        return running.report(namespace)
-
-    running.cluster.wait(lambda: "stdout F met" in output(), 90, output)
-    running.cluster.delete_namespace(namespace)
-
-
 @dataclass(frozen=True)
 class Pair:
-    """A replica of two pods that serves.
-
-    Attributes:
-        leader: Its pod that serves.
-        worker: Its other pod.
-        gateway: In front of it.
-    """
+    """A replica of two pods that serves; requests go to the leader."""
 
     leader: Object
     worker: Object
-    gateway: Gateway
+    service: Deployed
 
     def ask_all(self) -> None:
-        """Send requests that begin differently."""
+        """Send requests that begin differently; none can go to the worker."""
         for number in range(REQUEST_COUNT):
-            answer = complete(self.gateway.url, MODEL, f"{number} {PROMPT}", host=self.gateway.host)
-            assert answer["usage"]["completion_tokens"] == 8
-
-    def worker_refuses(self) -> bool:
-        """Whether nothing listens on the worker's port, so that no request may go there."""
+            self.service.ask(f"{number} {PROMPT}")
         url = f"http://{self.worker['status']['podIP']}:8000/health"
-        try:
+        with pytest.raises(urllib3.exceptions.HTTPError):
             urllib3.request("GET", url, timeout=5, retries=False)
-        except urllib3.exceptions.HTTPError:
-            return True
-        return False
 
 
 def spread(launcher: str, *args: str, **more: Any) -> Object:
@@ -112,18 +58,12 @@ def spread(launcher: str, *args: str, **more: Any) -> Object:
 
 @contextmanager
 def pair(running: Serving, inference: Object) -> Iterator[Pair]:
-    """Apply a service of one replica, and take it away afterwards."""
+    """Deploy a service of one replica on two nodes."""
     running.have_nodes(2)
-    namespace = running.cluster.new_namespace()
-    objects = objects_of(service(namespace, router(), inference))
-    running.apply(objects)
-    wait_serving(running, objects, namespace)
-    (leader,), (worker,) = (running.pods(namespace, each) for each in (LEADERS, WORKERS))
-    assert leader["spec"]["nodeName"] != worker["spec"]["nodeName"]
-    gateway = Gateway(running.cluster, namespace, "svc-httproute")
-    yield Pair(leader, worker, gateway)
-    gateway.close()
-    running.cluster.delete_namespace(namespace)
+    with deployed(running, router(), inference) as service:
+        (leader,), (worker,) = (service.pods(each) for each in (LEADERS, WORKERS))
+        assert leader["spec"]["nodeName"] != worker["spec"]["nodeName"]
+        yield Pair(leader, worker, service)
 
 
 @pytest.mark.proves("`multiprocessing`: a replica on two nodes serves with tensor parallelism")
@@ -131,7 +71,6 @@ def pair(running: Serving, inference: Object) -> Iterator[Pair]:
 def test_multiprocessing_spans_nodes(running: Serving) -> None:
     with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
         replica.ask_all()
-        assert replica.worker_refuses()
         assert counter(metrics(replica.leader), REQUESTS) == REQUEST_COUNT
         # Each node has a rank of its own: the ranks share no memory.
         for pod in (replica.leader, replica.worker):
@@ -143,7 +82,6 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
 def test_data_parallel_spans_nodes(running: Serving) -> None:
     with pair(running, spread("data-parallel", "--data-parallel-size", "2")) as replica:
         replica.ask_all()
-        assert replica.worker_refuses()
         text = metrics(replica.leader)
         by_rank = [counter(text, REQUESTS, engine=rank) for rank in ("0", "1")]
         assert sum(by_rank) == REQUEST_COUNT

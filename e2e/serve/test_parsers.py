@@ -33,11 +33,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A release, what it was asked, and what it said.
-
-    Attributes:
-        catalogue: Lines of models that are written for the newest release, else none.
-    """
+    """A release, what it was asked, and what it said."""
 
     release: str
     accepted: list[CommandLine]
@@ -98,7 +94,6 @@ def described(table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
 
 
 def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
-    """The same, as the parser has them."""
     found: dict[str, tuple[object, tuple[str, ...]]] = {}
     for option in answers.options:
         for spelling in option["names"]:

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.serve.counters import BY_SOURCE, by_pod
-from e2e.serve.deploy import wait_serving
+from e2e.serve.deploy import deployed, wait_serving
 from e2e.serve.engine import PREVIOUS, VLLM, absent
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
@@ -32,30 +32,23 @@ ENGINE_PORT = 8001
     "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all"
 )
 def test_decode_gets_cache_from_prefill(running: Serving) -> None:
-    namespace = running.cluster.new_namespace()
     roles = [
         router("pd-disaggregation"),
         role("prefill", "prefiller", kvTransfer={}),
         role("decode", "decoder", kvTransfer={}),
     ]
-    objects = objects_of(service(namespace, *roles))
-    running.apply(objects)
-    wait_serving(running, objects, namespace)
-    gateway = Gateway(running.cluster, namespace, "svc-httproute")
-    answer = complete(gateway.url, MODEL, PROMPT, host=gateway.host)
-    gateway.close()
-    decoders = running.pods(namespace, DECODE)
+    with deployed(running, *roles) as service:
+        prompt = service.ask(PROMPT)["usage"]["prompt_tokens"]
 
-    def tokens(source: str) -> list[float]:
-        return list(by_pod(decoders, BY_SOURCE, ENGINE_PORT, source=source).values())
+        def tokens(source: str) -> list[float]:
+            return list(
+                by_pod(service.pods(DECODE), BY_SOURCE, ENGINE_PORT, source=source).values()
+            )
 
-    prompt = answer["usage"]["prompt_tokens"]
-    assert answer["usage"]["completion_tokens"] == 8
-    assert tokens("external_kv_transfer") == [prompt]
-    assert tokens("local_compute") == [0]
-    for pod in running.pods(namespace):
-        assert "kv_both" not in running.logs(pod)
-    running.cluster.delete_namespace(namespace)
+        assert tokens("external_kv_transfer") == [prompt]
+        assert tokens("local_compute") == [0]
+        for pod in service.pods(""):
+            assert "kv_both" not in running.logs(pod)
 
 
 @pytest.mark.long

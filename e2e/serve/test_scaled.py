@@ -13,17 +13,19 @@ from e2e import keda
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.repeated import repeated
 from e2e.serve.deploy import wait_pickers
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete, figures, outage
 from e2e.serve.prometheus import Prometheus
 from e2e.serve.services import MODEL, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
-from e2e.test_keda import SCALED, History
+from e2e.test_autoscaling import LWS as KIND
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 LWS = "svc-inference"
+SCALED = "keda.sh/v1alpha1/ScaledObject"
 PATIENCE = 240
 MOST = 2
 """More engines take long to start on two processors that are busy."""
@@ -33,7 +35,6 @@ BUSY = 20
 
 @pytest.fixture(scope="module")
 def scaler(running: Serving) -> Iterator[None]:
-    """KEDA, where it and Prometheus are there."""
     reason = keda.absent()
     if reason is not None:
         pytest.skip(reason)
@@ -75,9 +76,16 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
         watcher = Prometheus(cluster, namespace, objects, port=port)
         stack.callback(watcher.close)
         stack.enter_context(watcher.discovering())
-        history = History(cluster, namespace, (LWS,))
-        history.note()
-        stack.enter_context(history.watching())
+        seen: list[int] = []
+
+        def replicas() -> int:
+            return int(cluster.get(KIND, LWS, namespace)["spec"]["replicas"])
+
+        def note() -> None:
+            if seen[-1:] != [now := replicas()]:
+                seen.append(now)
+
+        stack.enter_context(repeated(note, 0.2))
         gateway = Gateway(cluster, namespace, "svc-httproute")
         stack.callback(gateway.close)
 
@@ -85,12 +93,12 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
             triggers = [item["spec"]["triggers"] for item in cluster.list(SCALED, namespace)]
             queries = [trigger["metadata"]["query"] for trigger in itertools.chain(*triggers)]
             values = {query: watcher.query(query) for query in queries}
-            return history.seen, values, watcher.targets(), running.report(namespace)[-3000:]
+            return seen, values, watcher.targets(), running.report(namespace)[-3000:]
 
-        def reaches(replicas: int) -> None:
-            cluster.wait(lambda: history.replicas(LWS) == replicas, PATIENCE, state)
-            if replicas:
-                running.wait_ready(namespace, replicas, LEADERS)
+        def reaches(count: int) -> None:
+            cluster.wait(lambda: replicas() == count, PATIENCE, state)
+            if count:
+                running.wait_ready(namespace, count, LEADERS)
 
         def load(clients: int) -> Load:
             return Load(gateway.url, MODEL, host=gateway.host, clients=clients, tokens=256,
@@ -109,10 +117,11 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
             reaches(1)
             small.wait(2, PATIENCE)
         reaches(0)
+        note()
     answers = small.answers + large.answers
-    print(f"replicas: {history.seen[LWS]}; {figures(answers)}")
+    print(f"replicas: {seen}; {figures(answers)}")
     assert not [answer for answer in answers if answer.error], outage(answers)
-    assert is_one_way(history.seen[LWS]), history.seen
+    assert is_one_way(seen), seen
 
 
 def is_one_way(counts: Sequence[int]) -> bool:

@@ -87,14 +87,12 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
 
 
 def absent_programs(objects: list[Object]) -> list[str]:
-    """Programs of llm-d that the pods of these objects need, and that are not here."""
     images = names(objects)
     needed = {file for ending, file in LLM_D.items() if any(ending in image for image in images)}
     return sorted(file for file in needed if shutil.which(file) is None)
 
 
 def namespace_of(running: Serving, objects: list[Object]) -> str:
-    """The namespace that objects name, which is there afterwards."""
     cluster = running.cluster
     (namespace,) = {item["metadata"].get("namespace") for item in objects} - {None}
     if not cluster.exists("v1/Namespace", namespace):
@@ -104,7 +102,6 @@ def namespace_of(running: Serving, objects: list[Object]) -> str:
 
 
 def secrets(shown: Run, certificates: Certificates | None) -> list[Object]:
-    """What a user creates before the service."""
     data = {name: {"token": b"hf_none"} for name in shown.secrets}
     if certificates is not None:
         name = f"{shown.certificate.partition('.')[0]}-tls"
@@ -119,7 +116,6 @@ def secrets(shown: Run, certificates: Certificates | None) -> list[Object]:
 
 @contextmanager
 def applied(running: Serving, objects: list[Object], namespace: str) -> Iterator[None]:
-    """Apply objects, and take them away afterwards."""
     kinds = [f"{item['apiVersion']}/{item['kind']}" for item in objects]
     assert all(map(running.cluster.resource, kinds))
     try:
@@ -140,7 +136,6 @@ def none_left(running: Serving, namespace: str) -> bool:
 
 
 def service_url(running: Serving, objects: list[Object], namespace: str, scheme: str) -> str:
-    """Where the service's own Service is, inside of the cluster."""
     (name,) = (item["metadata"]["name"] for item in objects if item["kind"] == "Service")
     spec = running.cluster.get("v1/Service", name, namespace)["spec"]
     return f"{scheme}://{spec['clusterIP']}:{spec['ports'][0]['port']}"

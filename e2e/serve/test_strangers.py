@@ -78,12 +78,7 @@ def our_route() -> Object:
 
 @dataclass(frozen=True)
 class Engine:
-    """A service without a router.
-
-    Attributes:
-        address: Of its Service.
-        authorities: Certificates of the authority that signed the engine's, and of another.
-    """
+    """A service without a router."""
 
     address: str
     authorities: tuple[str, str]
@@ -103,17 +98,7 @@ class Guarded:
         name: str = NAME,
         authority: int = 0,
     ) -> None:
-        """Start it.
-
-        Args:
-            running: The cluster.
-            directory: For its files.
-            engine: The engine behind it.
-            clients: The SecurityPolicy.
-            requests: How many each client may send in a minute.
-            name: What the engine's certificate has to be for.
-            authority: Which of the authorities has to have signed it.
-        """
+        """Start it."""
         (self._port,) = free_ports(1)
         limits = copy.deepcopy(security_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
@@ -130,7 +115,6 @@ class Guarded:
         self._gateway.close()
 
     def ask(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
-        """The answer to one prompt."""
         return urllib3.request(
             "POST",
             f"http://{LOOPBACK}:{self._port}/v1/completions",

@@ -35,18 +35,9 @@ LONG_TOKENS = 300
 
 
 class Stack:
-    """A service of two replicas that Pulumi has deployed, behind Envoy.
-
-    Attributes:
-        running: The cluster.
-        namespace: Of the service.
-        project: Pulumi's.
-        gateway: In front of the service.
-        image: Of the engines.
-    """
+    """A service of two replicas that Pulumi has deployed, behind Envoy."""
 
     def __init__(self, running: Serving) -> None:
-        """Deploy it."""
         self.running = running
         self.image = IMAGE
         self.namespace = running.cluster.new_namespace()
@@ -65,7 +56,6 @@ class Stack:
         wait_serving(self.running, objects, self.namespace)
 
     def try_update(self, image: str, seconds: float) -> CommandResult:
-        """Run `pulumi up` with an image that no registry has."""
         self._write(image, 2, seconds)
         return self.project.up()
 
@@ -77,16 +67,13 @@ class Stack:
         return manifest
 
     def load(self, tokens: int = 8, clients: int = 2) -> Load:
-        """Some clients."""
         host = self.gateway.host
         return Load(self.gateway.url, MODEL, host=host, clients=clients, tokens=tokens)
 
     def pods(self) -> list[Object]:
-        """Those of the engines."""
         return self.running.pods(self.namespace, LEADERS)
 
     def images(self) -> set[str]:
-        """Those of the engines' pods."""
         return {_image(pod) for pod in self.pods()}
 
 

@@ -15,7 +15,6 @@ REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
 
 @pytest.fixture(scope="package")
 def shared(cluster: Cluster) -> Iterator[Fleet]:
-    """Three pods of a service."""
     nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     namespace = cluster.new_namespace()
     with Fleet(cluster, namespace, _three) as fleet:

@@ -77,15 +77,7 @@ def _exposition(gauges: Sequence[tuple[str, str, float]]) -> str:
 
 
 class Engine(HttpStandIn):
-    """One stand-in at a pod's address; use it as a context manager.
-
-    Attributes:
-        endpoint: `address:port`, as pickers name it.
-        load: What its metrics say; may be set at any time.
-        name: Whose metrics it serves: `vllm`, `sglang`, or none for any other name.
-        scrapes: How often its metrics were read.
-        completions: How many it answered.
-    """
+    """One stand-in at a pod's address; use it as a context manager."""
 
     def __init__(self, address: str, port: int) -> None:
         super().__init__(address, port)
@@ -96,7 +88,6 @@ class Engine(HttpStandIn):
         self.completions = 0
 
     def answer(self, request: Request) -> Answer:
-        """The metrics, or a completion by the model that is asked for."""
         if request.path == "/v1/completions":
             self.completions += 1
             model = json.loads(request.body)["model"]

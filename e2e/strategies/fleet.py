@@ -28,7 +28,6 @@ Change = Callable[[Object], Object]
 
 
 def same(manifest: Object) -> Object:
-    """No change."""
     return manifest
 
 
@@ -37,19 +36,10 @@ class Fleet(Lifetime):
 
     The pods are real objects, made by LeaderWorkerSet of what the library renders. The engines'
     port is one that nothing on this machine listens on, and the generated pool follows it.
-
-    Attributes:
-        engines: The stand-ins by the names of their pods.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
-        """Decide what will run.
-
-        Args:
-            cluster: Where the pods are.
-            namespace: That of the service.
-            service: Changes the service of one role with two single-node replicas.
-        """
+        """Decide what will run."""
         self.cluster = cluster
         self.namespace = namespace
         self.engines: dict[str, Engine] = {}
@@ -58,15 +48,12 @@ class Fleet(Lifetime):
         self._stack = ExitStack()
 
     def open(self) -> None:
-        """Starts it."""
         self.cluster.add_nodes(1)
 
     def close(self) -> None:
-        """Stops it."""
         self._stack.close()
 
     def manifest(self, name: str = "svc", **router: Any) -> Object:
-        """A service of the fleet, with a router."""
         made = self._service(routed(self.namespace, name, **router))
         for role in made["spec"]["roles"][1:]:
             (container,) = role["template"]["spec"]["containers"]
@@ -74,12 +61,7 @@ class Fleet(Lifetime):
         return made
 
     def deploy(self, *names: str, pods: int) -> None:
-        """Apply services whole and man their serving pods and workers.
-
-        Args:
-            names: The services.
-            pods: How many pods they make, without pickers.
-        """
+        """Apply services whole and man their serving pods and workers."""
         for name in names:
             self.cluster.apply(objects_of(self.manifest(name)))
         selector = "leaderworkerset.sigs.k8s.io/name"
@@ -116,13 +98,7 @@ class Fleet(Lifetime):
         )
 
     def routing(self, version: str, change: Change = same, **router: Any) -> list[Object]:
-        """Apply what a router becomes, and return it as the API server stores it.
-
-        Args:
-            version: Which picker.
-            change: Changes the service before it is rendered.
-            router: The router role.
-        """
+        """Apply what a router becomes, and return it as the API server stores it."""
         own = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
         manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
@@ -165,16 +141,13 @@ class Chooser:
         return self.processor.ask({"model": model, "prompt": text})
 
     def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
-        """The pod that a request goes to."""
         return self.pod(self.ask(prompt, model))
 
     def pod(self, answer: Answer) -> str:
-        """The pod of an answer."""
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
         return self.named(answer.endpoint)
 
     def named(self, endpoint: str) -> str:
-        """The pod at an `address:port`."""
         return self._names[endpoint]
 
     def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:

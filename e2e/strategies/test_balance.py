@@ -7,7 +7,6 @@ picker reads the metrics that the pods then have.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e.inputs import ROOT
-from e2e.routers import NEEDS_LLM_D, PICKERS, picker_versions
+from e2e.routers import NEEDS_LLM_D, picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
@@ -52,7 +50,6 @@ class Request:
 
 
 def shared_prompt(random: Random) -> Iterator[Request]:
-    """One system prompt, and another question each time."""
     for number in range(REQUESTS):
         yield Request(f"{SYSTEM}{number}: {random.random()}", "system")
 
@@ -70,14 +67,7 @@ def conversations(random: Random) -> Iterator[Request]:
         histories[index] += f"The answer was {random.random()}, and the next question. " * 6
 
 
-def no_sharing(random: Random) -> Iterator[Request]:
-    """Prompts that have nothing in common."""
-    for _ in range(REQUESTS):
-        yield Request(f"{random.random()} is new. " * 20, "")
-
-
 def hot_adapter(random: Random) -> Iterator[Request]:
-    """Four in five requests are for one LoRA adapter."""
     for _ in range(REQUESTS):
         model = "sql" if random.random() < 0.8 else random.choice(("chat", "poems"))
         yield Request(f"{random.random()} is new. " * 20, model, model)
@@ -86,7 +76,6 @@ def hot_adapter(random: Random) -> Iterator[Request]:
 WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
     "one system prompt": shared_prompt,
     "many conversations": conversations,
-    "no sharing": no_sharing,
     "one hot adapter": hot_adapter,
 }
 
@@ -100,21 +89,18 @@ class Pod:
     seen: set[str] = field(default_factory=set)
 
     def advance(self, now: float) -> None:
-        """Ends what is over by now, and begins what waited for it."""
         while self.running and self.running[0][0] <= now:
             end, _ = heapq.heappop(self.running)
             if self.waiting:
                 heapq.heappush(self.running, (end + SECONDS, self.waiting.pop(0)))
 
     def begin(self, model: str, now: float) -> None:
-        """Takes a request in."""
         if len(self.running) < SLOTS:
             heapq.heappush(self.running, (now + SECONDS, model))
         else:
             self.waiting.append(model)
 
     def load(self) -> Load:
-        """What its metrics say."""
         adapters = tuple(sorted({model for _, model in self.running} - {"m"}))
         return Load(
             waiting=len(self.waiting),
@@ -155,7 +141,6 @@ class Part:
     longest: int = 0
 
     def take(self, name: str, request: Request, now: float) -> None:
-        """Counts a request that goes to this pod."""
         self.picks[name] += 1
         if any(request.key in pod.seen for pod in self.pods.values()):
             self.held += 1
@@ -166,13 +151,11 @@ class Part:
         self.longest = max(self.longest, len(self.pods[name].waiting))
 
     def spread(self) -> Spread:
-        """What came of all requests."""
         met = self.met / self.held if self.held else None
         return Spread(max(self.picks.values()) / REQUESTS, met, self.longest)
 
 
 def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> Spreads:
-    """Sends a workload, one request after the other, and looks where it goes."""
     parts = [Part({name: Pod() for name in names}) for names in _parts(fleet)]
     fleet.load()
     fleet.wait_scraped()
@@ -194,7 +177,6 @@ def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> 
 
 
 def _parts(fleet: Fleet) -> list[list[str]]:
-    """The names of the prefill and of the decode pods, or of all pods."""
     names = sorted(fleet.engines)
     prefill = [name for name in names if "-prefill-" in name]
     return [part for part in (prefill, [n for n in names if n not in prefill]) if part]
@@ -202,10 +184,9 @@ def _parts(fleet: Fleet) -> list[list[str]]:
 
 CASES: dict[str, dict[str, Any]] = {
     "prefix-cache": {"strategy": "prefix-cache"},
-    "lora-affinity": {"strategy": "lora-affinity"},
-    "queue-size": {"strategy": "queue-size"},
-    "kv-cache-utilization": {"strategy": "kv-cache-utilization"},
     "prefix-cache alone": {"strategy": "prefix-cache", "scorers": {"prefix-cache": 100}},
+    "queue-size": {"strategy": "queue-size"},
+    "lora-affinity": {"strategy": "lora-affinity"},
     "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
     "pd-disaggregation": {"strategy": "pd-disaggregation"},
     "pd-disaggregation, prefix-cache alone": {
@@ -214,69 +195,26 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 DISAGGREGATION = "pd-disaggregation"
-
-
-#: All strategies with all workloads; the pure forms with those that they are made for.
+#: The rows of the page, and those of prefill and decode pods.
 TABLE = [
-    (case, workload)
-    for workload, case in itertools.product(WORKLOADS, CASES)
-    if "alone" not in case or ("lora" in case) == (workload == "one hot adapter")
-]
-#: What has a goal; the others only stand in the table.
-COMPARED = [
     ("prefix-cache", "one system prompt"),
+    ("prefix-cache alone", "one system prompt"),
     ("prefix-cache", "many conversations"),
     ("prefix-cache alone", "many conversations"),
+    ("queue-size", "many conversations"),
     ("lora-affinity", "one hot adapter"),
+    ("lora-affinity alone", "one hot adapter"),
     ("pd-disaggregation", "one system prompt"),
     ("pd-disaggregation", "many conversations"),
     ("pd-disaggregation, prefix-cache alone", "many conversations"),
 ]
-
-
-PAGE = ROOT / "docs" / "routing.md"
 Row = tuple[str, str]
 """A case and a workload."""
 
 
-def empty_cells(text: str, version: str) -> list[Row]:
-    """The rows of a page's table that have no figures of a picker yet."""
-    column = list(PICKERS).index(version) + 3
-    rows = {(f"`{case}`", workload): (case, workload) for case, workload in TABLE}
-    lines = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
-    return [
-        rows[cells[1], cells[2]]
-        for cells in lines
-        if len(cells) > column and (cells[1], cells[2]) in rows and not cells[column]
-    ]
-
-
-def write_column(text: str, version: str, found: Mapping[Row, Spreads]) -> str:
-    """Returns a page with the figures of one picker in the empty cells of its table."""
-    rows = {
-        (f"`{case}`", workload): "; ".join(map(_cell, spreads))
-        for (case, workload), spreads in found.items()
-    }
-    column = list(PICKERS).index(version) + 3
-    lines = text.splitlines()
-    for index, line in enumerate(lines):
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) > column and not cells[column] and (cells[1], cells[2]) in rows:
-            cells[column] = rows[cells[1], cells[2]]
-            lines[index] = " | ".join(cells).strip()
-    return "\n".join(lines) + "\n"
-
-
-def _cell(spread_: Spread) -> str:
-    met = "" if spread_.met is None else f", {spread_.met:.0%}"
-    return f"{spread_.busiest:.0%}{met}"
-
-
 @picker_versions(CLAIM)
-def test_default_strategies_spread_and_keep_prefix_hits(
-    fleet: Fleet, version: str, request: pytest.FixtureRequest
-) -> None:
-    found = _measured(fleet, version, request, paired=False)
+def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: str) -> None:
+    found = _measured(fleet, version, paired=False)
     _balanced(found["prefix-cache", "one system prompt"])
     _balanced(found["lora-affinity", "one hot adapter"])
     conversations_ = "many conversations"
@@ -289,28 +227,26 @@ def test_default_strategies_spread_and_keep_prefix_hits(
     needs="llm-d-epp is on PATH",
 )
 def test_prefill_and_decode_pods_share_and_still_meet_prefixes(
-    pairing: Fleet, request: pytest.FixtureRequest
+    pairing: Fleet,
 ) -> None:
-    found = _measured(pairing, "llm-d", request, paired=True)
+    found = _measured(pairing, "llm-d", paired=True)
     _balanced(found[DISAGGREGATION, "one system prompt"])
     pure = found["pd-disaggregation, prefix-cache alone", "many conversations"]
     _meets(found[DISAGGREGATION, "many conversations"], pure)
 
 
-def _measured(
-    fleet: Fleet, version: str, request: pytest.FixtureRequest, *, paired: bool
-) -> dict[Row, Spreads]:
-    """The spreads that have a goal, and those of cells that shall be written and are empty."""
-    writes = request.config.getoption("--write-balance")
-    empty = empty_cells(PAGE.read_text(encoding="utf-8"), version) if writes else []
+def _measured(fleet: Fleet, version: str, *, paired: bool) -> dict[Row, Spreads]:
+    """The spreads of all rows; printed, as docs/routing.md shows them."""
     found: dict[Row, Spreads] = {}
-    for case, workload in dict.fromkeys([*COMPARED, *empty]):
+    for case, workload in TABLE:
         if case.startswith(DISAGGREGATION) == paired:
             with fleet.picker(version, **CASES[case]) as picker:
                 found[case, workload] = spread(fleet, picker, workload, UTILIZATION)
-    if writes:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(write_column(text, version, found), encoding="utf-8")
+            cells = "; ".join(
+                f"{part.busiest:.0%}" + ("" if part.met is None else f", {part.met:.0%}")
+                for part in found[case, workload]
+            )
+            print(f"{version} | `{case}` | {workload} | {cells}")
     return found
 
 

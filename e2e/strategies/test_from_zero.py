@@ -20,13 +20,11 @@ HOLDING = {"1.5": FAMILIES["gaie-1.5"], "llm-d": FAMILIES["llm-d-0.10"]}
 
 @pytest.fixture
 def empty(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    """A service whose pods are not there yet."""
     with Fleet(cluster, namespace) as fleet:
         yield fleet
 
 
 def gauge(chooser: Chooser, metric: str) -> float:
-    """The sum of a gauge of the picker; zero where it has no series."""
     found = re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", chooser.picker.metrics(), re.MULTILINE)
     return sum(map(float, found))
 

@@ -66,14 +66,3 @@ def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
     (finding,) = [each for each in said if "queue-scorrer" in each]
     assert "endpointPickerConfig.plugins[0].type" in finding
     assert "exits because of it" in finding
-
-
-@pytest.mark.proves("Without the generated Role a picker never becomes ready")
-@VERSIONS
-def test_picker_without_role_never_serves(fleet: Fleet, version: str) -> None:
-    objects = fleet.routing(version, strategy="queue-size")
-    name = only(objects, "RoleBinding")["metadata"]["name"]
-    fleet.cluster.delete("rbac.authorization.k8s.io/v1/RoleBinding", name, fleet.namespace)
-    with generated_picker(fleet.cluster, version, objects) as picker:
-        fleet.cluster.wait(lambda: "forbidden" in picker.program.tail(200))
-        assert not picker.is_serving()

@@ -19,7 +19,6 @@ class RankedFleet(Fleet):
     """A fleet whose pods have an engine on each port of the pool."""
 
     def deploy(self, *names: str, pods: int) -> None:
-        """As before, and man the further ranks."""
         super().deploy(*names, pods=pods)
         for name, first in list(self.engines.items()):
             address, _, port = first.endpoint.rpartition(":")
@@ -30,7 +29,6 @@ class RankedFleet(Fleet):
 
 @pytest.fixture
 def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    """Two pods of three ranks each."""
     with RankedFleet(cluster, namespace, _ranks) as fleet:
         fleet.deploy("svc", pods=2)
         yield fleet

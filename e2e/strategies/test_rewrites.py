@@ -15,7 +15,6 @@ import pytest
 from e2e.harness import ApiError, Cluster
 from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
 from e2e.routers import NEEDS_LLM_D, only, picker_versions
-from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -29,7 +28,6 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
 
 
 def canary(share: int) -> list[dict[str, Any]]:
-    """The rewrites of a canary that gets this percentage."""
     targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
     return [{"models": ["chat"], "targets": targets}]
 
@@ -69,23 +67,6 @@ def test_clients_see_requested_model_name(fleet: Fleet) -> None:
         assert set(models(picker, 5, "base")) == {"base"}, "a served name is still one"
 
 
-@NEEDS_LLM_D
-@pytest.mark.proves(
-    "A rewritten request goes to a pod with the adapter", needs="llm-d-epp is on PATH"
-)
-def test_rewritten_request_goes_to_pod_with_adapter(fleet: Fleet) -> None:
-    rewrites = [{"models": ["chat"], "targets": [{"model": "sql"}]}]
-    with fleet.picker(
-        "llm-d", strategy="lora-affinity", scorers={"lora": 100}, modelRewrites=rewrites
-    ) as picker:
-        home, *others = sorted(fleet.engines)
-        full = dict.fromkeys(others, Load(adapters=("a", "b")))
-        fleet.load({**full, home: Load(adapters=("sql", "c"))})
-        fleet.wait_scraped()
-        fleet.cluster.wait(lambda: set(models(picker, 3)) == {"sql"})
-        assert picker.picks(8, model="chat") == {home: 8}
-
-
 @pytest.mark.proves("The API server rejects weight 0 in an InferenceModelRewrite")
 def test_weight_zero_is_rejected_by_server(fleet: Fleet) -> None:
     written = only(fleet.routing("1.5", modelRewrites=canary(0)), KIND)
@@ -99,7 +80,6 @@ def test_weight_zero_is_rejected_by_server(fleet: Fleet) -> None:
 
 
 def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:
-    """What the model of so many requests becomes."""
     return Counter(json.loads(picker.ask(model=asked).body)["model"] for _ in range(count))
 
 

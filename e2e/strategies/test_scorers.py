@@ -30,23 +30,6 @@ def test_heavy_prefix_weight_keeps_prefix_on_its_pod(fleet: Fleet, version: str)
         assert home not in picker.picks(30), "new prompts avoid the queue"
 
 
-@pytest.mark.proves("scorers: a higher queue weight moves a hot prefix off a busy pod")
-@VERSIONS
-def test_heavy_queue_weight_moves_prefix(fleet: Fleet, version: str) -> None:
-    with fleet.picker(
-        version, strategy="prefix-cache", scorers={"prefix-cache": 2, "queue": 3}
-    ) as (picker):
-        home = warmed(fleet, picker)
-        others = sorted(fleet.engines.keys() - {home})
-        fleet.load({home: Load(waiting=50), others[1]: Load(waiting=40)})
-        fleet.wait_scraped()
-        # 2 x 1 + 3 x 0 against 3 x 1, and 3 x 0.2 for the third.
-        assert picker.picks(8, HOT) == {others[0]: 8}
-        fleet.load({others[0]: Load(waiting=50), others[1]: Load(waiting=40)})
-        fleet.wait_scraped()
-        assert picker.picks(8, HOT) == {home: 8}, "both have it, and the first is idle again"
-
-
 @pytest.mark.proves("scorers: v1.5.0 accepts fractional weights")
 def test_fractional_weights_count(fleet: Fleet) -> None:
     weights = {"prefix-cache": 0.5, "queue": 0.4, "kv-cache": 0.2}
@@ -76,7 +59,6 @@ def test_configuration_of_document_is_used_verbatim(fleet: Fleet, version: str) 
 
 
 def warmed(fleet: Fleet, picker: Chooser) -> str:
-    """The pod that has the hot prefix."""
     fleet.wait_scraped()
     home = picker.warm(HOT)
     assert picker.picks(8, HOT) == {home: 8}

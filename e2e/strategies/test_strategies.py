@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import IMAGES, only, picker_versions
+from e2e.routers import IMAGES, only
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
 
@@ -33,22 +33,6 @@ def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> N
             assert picker.picks(5, prompt) == {home: 5}
             longer = f"{prompt}And now something else: {'what is the weather? ' * 4}"
             assert picker.pick(longer) == home
-
-
-@pytest.mark.proves("prefix-cache: turns of a chat go to one pod")
-@VERSIONS
-def test_prefix_cache_keeps_a_chat_on_its_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="prefix-cache") as picker:
-        fleet.wait_scraped()
-        messages = [{"role": "system", "content": STORY * 2}]
-        pods = []
-        for turn in range(6):
-            messages.append({"role": "user", "content": f"Question {turn}? {STORY}"})
-            body = {"model": "m", "messages": messages}
-            pods.append(picker.pod(picker.processor.ask(body, "/v1/chat/completions")))
-            fleet.wait_scraped()  # time to take down where it went
-            messages.append({"role": "assistant", "content": f"Answer {turn}."})
-        assert len(set(pods)) == 1, pods
 
 
 @pytest.mark.proves("queue-size: requests go to the pod with the shortest queue")
@@ -106,18 +90,6 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
             assert picker.picks(5, model="law") == {roomy: 5}, "where there is room for one more"
 
 
-@pytest.mark.proves("The document's block of 5 characters applies until vLLM reports its own")
-def test_configured_block_size_applies_until_engine_reports(fleet: Fleet) -> None:
-    fleet.load(default=Load(block_size=None))
-    with fleet.picker("1.2", scorers={"prefix-cache": 100}) as picker:
-        fleet.wait_scraped()
-        assert sticks(picker, "Twenty characters...")
-        fleet.load(default=Load(block_size=16))
-        fleet.wait_scraped()
-        assert not sticks(picker, "Another twenty, here")
-        assert sticks(picker, "x" * 64), "16 tokens of 4 characters"
-
-
 @pytest.mark.proves("Prefix blocks have the engine's --block-size, and at least 64 tokens")
 @pytest.mark.parametrize(("arguments", "characters"), [([], 256), (["--block-size", "128"], 512)])
 @VERSIONS
@@ -135,26 +107,7 @@ def test_prefix_blocks_have_at_least_64_tokens(
         assert not sticks(picker, "z" * (characters - 1))
 
 
-@picker_versions("Conversations behind a system prompt of 12,000 tokens keep their pods")
-def test_conversations_behind_a_long_system_prompt_keep_their_pods(
-    fleet: Fleet, version: str
-) -> None:
-    system = STORY * 600
-    with fleet.picker(version, strategy="prefix-cache") as picker:
-        pods = sorted(fleet.engines)
-        for idle in pods:
-            # The queue sends each conversation's first request to another pod.
-            fleet.load({idle: Load()}, default=Load(waiting=50, kv_cache=0.9))
-            fleet.wait_scraped()
-            assert picker.warm(f"{system}{idle * 100}") == idle
-        fleet.load()
-        fleet.wait_scraped()
-        for pod in pods:
-            assert picker.picks(5, f"{system}{pod * 100}. And then?") == {pod: 5}
-
-
 def sticks(picker: Chooser, prompt: str) -> bool:
-    """Whether a prompt goes to one pod again and again."""
     home = picker.warm(prompt)
     return picker.picks(20, prompt) == {home: 20}
 

@@ -13,26 +13,21 @@ from fusioninfer_pulumi.api.rollout import (
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
 from fusioninfer_pulumi.rollout.update_order import group_rollout
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
 )
-from fusioninfer_pulumi.topology.role_plan import (
-    RolePlan,
-    locate_rollout_field,
-    resolve_rollout,
-    rollout_setting,
-)
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
 STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
 MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
-def rollout_findings(plan: Topology) -> Iterator[Finding]:
+def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Yield the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
@@ -51,10 +46,10 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
         return
     for role in plan.roles:
         if role.replicas:
-            yield from _role(plan, role)
+            yield from _role(role)
 
 
-def startup_findings(plan: Topology) -> Iterator[Finding]:
+def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Warn of engines that may take longer to start than an update waits for them."""
     for role in plan.roles:
         if role.args.startup is None:
@@ -62,7 +57,7 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
         longest = compute_startup_seconds(role.args.startup)
         for field, text in (
             ("wait.timeout", plan.wait.timeout),
-            ("rollout.timeout", resolve_rollout(plan.rollout, role).timeout),
+            ("rollout.timeout", role.rollout.timeout),
         ):
             waited = durations.seconds(text)
             if waited is not None and longest > waited:
@@ -73,8 +68,8 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
                 )
 
 
-def _groups(plan: Topology) -> Iterator[Finding]:
-    if plan.groups is None:
+def _groups(plan: ServicePlan) -> Iterator[Finding]:
+    if plan.shape.groups is None:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("rollout", "level"),
@@ -87,7 +82,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             if args is not None and getattr(args, field) is not None:
                 yield error(
                     FIELD_OUT_OF_PLACE,
-                    locate_rollout_field(role, field),
+                    role.locate_rollout_field(field),
                     "applies to one role and conflicts with rollout.level Group, which updates "
                     "whole groups; remove it, or use level Role",
                 )
@@ -97,7 +92,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             ("rollout", "maxSurge"),
             "counts replicas and conflicts with rollout.level Group; remove it",
         )
-    rollout, groups = group_rollout(plan), plan.groups
+    rollout, groups = group_rollout(plan), plan.shape.groups
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -113,27 +108,27 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         )
 
 
-def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
+def _role(role: RolePlan) -> Iterator[Finding]:
+    rollout = role.rollout
     count = len(role.replicas)
-    unavailable = rollout_setting(plan.rollout, role, "max_unavailable")
+    unavailable = role.rollout_setting("max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
                 FIELD_WITHOUT_EFFECT,
-                locate_rollout_field(role, "max_unavailable"),
+                role.locate_rollout_field("max_unavailable"),
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
     if unavailable is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
-            locate_rollout_field(role, "max_unavailable"),
+            role.locate_rollout_field("max_unavailable"),
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
         )
 
 
-def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
+def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Yield the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
@@ -147,20 +142,20 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     yield from dict.fromkeys(findings)
 
 
-def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
-    surge = rollout_setting(plan.rollout, role, "max_surge")
+def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    rollout = role.rollout
+    surge = role.rollout_setting("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    if rollout_setting(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
-            locate_rollout_field(role, "max_unavailable"),
+            role.locate_rollout_field("max_unavailable"),
             "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
         )
     if surge and not per_role:
         yield error(
             FIELD_OUT_OF_PLACE,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
@@ -169,18 +164,18 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
             FIELD_OUT_OF_PLACE,
-            locate_rollout_field(role, "partition"),
+            role.locate_rollout_field("partition"),
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and rollout.strategy is not RolloutStrategy.ROLLING:
         yield warning(
             FIELD_WITHOUT_EFFECT,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             f"has no effect with strategy {rollout.strategy.value}",
         )
 
 
-Check = Callable[[Topology], Iterable[Finding]]
+Check = Callable[[ServicePlan], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (startup_findings, rollout_findings, rollout_layout_findings)
