@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from cli.printed import plan_text
 from routed import only
-from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
+from samples import nodes, prefill_decode, problems, rendered, role, service, warnings
 
-from fusioninfer_pulumi.checks.prerequisite_checks import find_product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
@@ -137,12 +136,6 @@ def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
 )
 def test_invalid_autoscaling_is_rejected(manifest: Manifest, problem: str) -> None:
     assert any(problem in each for each in problems(manifest)), problems(manifest)
-
-
-def test_required_metrics_apis_are_reported() -> None:
-    assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
-    (args,) = load(scaled(keda()))
-    assert ("keda.sh/v1alpha1", "ScaledObject") in find_product_needs([plan_service(args)])
 
 
 def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: float) -> Manifest:

@@ -107,12 +107,6 @@ REFUSED: list[tuple[Any, list[str]]] = [
         [f'{AT}[1].name: "gpus" is also the name of resourceClaims[0]'],
     ),
     (
-        claiming(GPUS, gpus=8),
-        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: requests "
-          "accelerators in addition to resourceClaims, so the pod would get both; remove one of "
-          "them")],
-    ),
-    (
         service(role(template=template(resourceClaims=[{"name": "gpus", "resourceClaimName": "x"}]),
                      resourceClaims=[GPUS])),
         [('roles[0].template.spec.resourceClaims: "gpus" is also the name of one of '

@@ -20,7 +20,6 @@ from tests.samples import (
     role,
     service,
     template,
-    warnings,
 )
 
 HERE = Path(__file__).parent
@@ -135,29 +134,12 @@ def test_sglang_decoders_have_no_hierarchical_cache() -> None:
         ({"connector": "MooncakeConnector"}, "v0.22.0",
          "roles[0].kvTransfer.connector: MooncakeConnector together with kvCacheOffloading"),
         ({}, "v0.18.0", "roles[0].kvTransfer: together with kvCacheOffloading needs vLLM v0.21.0"),
-        ({"sharedMemory": "1Gi"}, "v0.22.0",
-         "roles[0].kvCacheOffloading.cpu: takes 8Gi of /dev/shm, but kvTransfer.sharedMemory is "),
     ],
 )  # fmt: skip
 def test_not_every_transfer_goes_with_it(transfer: Any, version: str, text: str) -> None:
     both = {"kvTransfer": transfer, "template": template(engine(version))}
     found = problems(prefill_decode({**both, "kvCacheOffloading": {"cpu": "8Gi"}}, both))
     assert [each.startswith(text) for each in found] == [True], found
-
-
-def test_user_shared_memory_must_be_large_enough() -> None:
-    mounts = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm/"}]}
-
-    def with_volume(limit: str) -> Manifest:
-        volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": limit}}
-        return offloading(None, engine(**mounts), {"volumes": [volume]})
-
-    assert refused(with_volume("1Gi")) == (
-        "roles[0].kvCacheOffloading.cpu: takes 64Gi of /dev/shm, but the volume dshm of "
-        "roles[0].template holds 1Gi; raise its sizeLimit, or remove it"
-    )
-    (pod,) = pod_templates(with_volume("64Gi"))
-    assert [each["name"] for each in pod["spec"]["volumes"]] == ["dshm"]
 
 
 def test_existing_volume_is_not_covered() -> None:
@@ -168,14 +150,6 @@ def test_existing_volume_is_not_covered() -> None:
     small["resources"]["limits"]["ephemeral-storage"] = "150Gi"
     text = "roles[0].template.spec.containers[0].resources.limits.ephemeral-storage: 150Gi is too"
     assert refused(offloading({"secondary": [DISK]}, small)).startswith(text)
-
-
-@pytest.mark.parametrize(("asked", "has"), [(None, "none"), ("10Gi", "10Gi")])
-def test_unused_memory_volume_is_a_warning(asked: Any, has: str) -> None:
-    free = engine(memory=None)
-    free["resources"]["requests"] = {} if asked is None else {"memory": asked}
-    (found,) = warnings(offloading(None, free))
-    assert f"containers[0] requests {has}, so pods may be" in found
 
 
 @pytest.mark.parametrize(

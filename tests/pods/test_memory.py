@@ -69,7 +69,6 @@ def test_ranks_of_one_pod_need_shared_memory(manifest: Manifest) -> None:
 )  # fmt: skip
 def test_sufficient_shared_memory_has_no_finding(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest) == []
-    assert of("shared-memory-too-small", manifest) == []
 
 
 RULE = "memory-limit-too-small"

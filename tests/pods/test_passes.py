@@ -132,16 +132,3 @@ def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_rejected(mode: 
     assert problems(manifest) == [f"roles[1].kvTransfer.sidecar.{told}"]
     manifest = service(role(), model={"uri": "s3://bucket/model", "fetcher": bad})
     assert problems(manifest) == [f"model.fetcher.{told}"]
-
-
-def test_workers_without_requests_are_a_warning() -> None:
-    pod = template(container(resources={}))
-    several = {"multinode": {"nodeCount": 2}, "template": pod, "kvTransfer": {}}
-    manifest = prefill_decode(decode=several)
-    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
-    plan = plan_of(manifest)
-    assert plan.roles[1].pods.kv is not None
-    assert plan.roles[1].pods.kv.sidecar is not None
-    rule = "gang-pod-without-requests"
-    told = {finding.path for finding in plan.findings if finding.rule == rule}
-    assert "roles[1].template.spec.containers" in told

@@ -127,9 +127,9 @@ def test_prefill_port_does_not_count_without_router() -> None:
 
 
 def test_findings_come_errors_first() -> None:
-    manifest = prefill_decode(
-        {"replicas": 0}, {"startupPolicy": "LeaderReady", "template": template(container(gpus=8))}
-    )
+    node = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    pod = template(container(gpus=8), nodeSelector=node)
+    manifest = prefill_decode({"replicas": 0}, {"startupPolicy": "LeaderReady", "template": pod})
     severities = [finding.severity for finding in plan_of(manifest).findings]
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     assert sorted(severities, key=order.index) == severities

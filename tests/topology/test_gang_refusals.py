@@ -6,24 +6,14 @@ from typing import Any
 
 import pytest
 from samples import (
-    container,
-    nodes,
     prefill_decode,
     problems,
-    role,
     scheduling,
-    service,
     template,
-    warnings,
 )
 
 OFF = {"gangPolicy": {"mode": "Off"}}
-NO_ROUTER = (
-    "warning: roles: no router: nothing pairs prefill with decode, and clients reach only the "
-    "decoders; add a role of componentType router"
-)
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
 
 
@@ -58,21 +48,6 @@ WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
             ),
         ),
         (
-            prefill_decode(
-                {},
-                {
-                    "multinode": nodes(2, launcher="none"),
-                    "subGroupPolicy": {"subGroupSize": 1},
-                    "template": template(metadata={"annotations": {SUBGROUPS: "rack"}}),
-                },
-            ),
-            (
-                f"roles[1].subGroupPolicy: Volcano never schedules several subgroups with the "
-                f"annotation {SUBGROUPS}, because it requires all pods of a replica on the same "
-                "nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
-            ),
-        ),
-        (
             prefill_decode(**scheduling(schedulerName="default-scheduler")),
             (
                 "schedulingStrategy.schedulerName: default-scheduler does not support gangs; use "
@@ -103,31 +78,3 @@ def test_gang_deadlock_is_rejected(manifest: dict[str, Any], expected: str) -> N
     without = {**manifest["spec"].get("schedulingStrategy", {}), **OFF}
     loose = {**manifest, "spec": {**manifest["spec"], "schedulingStrategy": without}}
     assert problems(loose) == []
-
-
-def test_subgroup_topology_needs_subgroups() -> None:
-    key = SUBGROUPS
-    alone = service(role(template=template(metadata={"annotations": {key: "rack"}})))
-    assert problems(alone) == [f"roles[0].subGroupPolicy: is required by the annotation {key}"]
-    alone["spec"]["roles"][0] |= {
-        "multinode": nodes(2),
-        "subGroupPolicy": {"subGroupSize": 2},
-        "template": template(
-            container(gpus=1, args=["--model", "m", "-tp", "2"]),
-            metadata={"annotations": {key: "rack"}},
-        ),
-    }
-    assert problems(alone) == []
-
-
-@pytest.mark.parametrize("resources", [{}, {"requests": {}}, {"limits": {"cpu": "0"}}])
-def test_gang_pod_without_requests_is_a_warning(resources: Any) -> None:
-    bare = template(container(resources=resources))
-    assert warnings(prefill_decode({}, {"template": bare})) == [
-        (
-            "warning: roles[1].template.spec.containers: no container requests resources: Volcano "
-            "counts such pods as scheduled and does not gang-schedule them"
-        ),
-        NO_ROUTER,
-    ]
-    assert warnings(service(role(template=bare))) == []

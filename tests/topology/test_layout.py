@@ -14,7 +14,6 @@ from samples import (
     problems,
     rendered,
     role,
-    said,
     service,
     template,
     warnings,
@@ -87,8 +86,6 @@ def test_whole_service_is_still_all_or_nothing_by_default() -> None:
         assert compute_capacity_for_gpus(per_role, asked) == compute_capacity_for_gpus(
             per_replica, asked
         )
-    told = said(prefill_decode(**PER_ROLE))
-    assert any("the gang is all-or-nothing: nothing starts before all 3 pods" in t for t in told)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +136,6 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-    stands_still = [warning for warning in warnings(manifest) if "stops if that never" in warning]
-    policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
-    for name, told in zip(("prefill", "decode"), stands_still, strict=True):
-        assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
-    manifest["spec"]["rollout"] = {"strategy": "Recreate"}
-    assert not any("stops if that never" in warning for warning in warnings(manifest))
 
 
 def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
@@ -173,31 +164,13 @@ def test_max_unavailable_zero_needs_a_surge(spec: Any) -> None:
     assert not problems(of({"maxUnavailable": 0, "maxSurge": 1}))
 
 
-@pytest.mark.parametrize(
-    ("rollout", "field"),
-    [({"maxUnavailable": 2}, "maxUnavailable"), ({"strategy": "AllAtOnce"}, "strategy")],
-)
-def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field: str) -> None:
-    gate = "only with the cluster's feature gate MaxUnavailableStatefulSet"
-    told = [each for each in said(of(rollout)) if gate in each]
-    assert [each.partition(": replicas")[0] for each in told] == [f"info: rollout.{field}"]
-    assert "by default in Kubernetes 1.35.0 to 1.35.3, and from 1.37" in told[0]
-    assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
-
-
 def test_recreate_rejects_partition() -> None:
     (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
     assert told.startswith("rollout.partition: conflicts with strategy Recreate")
     assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
 
 
-def test_surge_without_capacity_is_a_warning() -> None:
-    needs = "rollout.maxSurge: an update needs room for 1 more of inference"
-    gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
-    gang = warnings(of({"maxSurge": 1}, **gpus))
-    assert any(each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang)
-    told = warnings(of({"maxSurge": 1, "partition": 2}))
-    assert "keeps the additional replicas until partition is 0, got 2" in told[0]
+def test_surge_has_no_effect_without_rolling_updates() -> None:
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
     assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
 
