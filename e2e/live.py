@@ -107,7 +107,8 @@ class LiveService:
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         """What the library says about the live objects."""
-        return service_status(self.plan, self.lws(), self.pod_group(), failures)
+        live = {**self.lws(), self.plan.service: self.pod_group()}
+        return service_status(self.plan, live, failures)
 
     def failing(self, *names: str) -> dict[str, str]:
         """Waits until pods of these sets fail; tells why, read as the component reads it."""

@@ -127,25 +127,18 @@ def test_eviction_is_reported(cluster: Cluster, case: Case) -> None:
     case.says("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
 
 
-@pytest.mark.proves(
-    "An unschedulable gang is reported with the scheduler's message and missing GPUs"
-)
+@pytest.mark.proves("An unschedulable gang is reported with the scheduler's message")
 def test_unschedulable_gang_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
-    case.says("gang", "PodGroup svc: ", "tasks in gang unschedulable: ",
-              "24 nvidia.com/gpu are missing: 4 pods need 8 each; 8 are free, "
-              "at most 8 on one node")  # fmt: skip
+    case.says("gang", "PodGroup svc: ", "tasks in gang unschedulable: ")
 
 
-@pytest.mark.proves(
-    "An unschedulable pod is reported with kube-scheduler's message and missing GPUs"
-)
+@pytest.mark.proves("An unschedulable pod is reported with kube-scheduler's message")
 def test_unschedulable_pod_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2, gpus=4)
     case.start(behaving("ready"))
-    case.says("no-room", "0/2 nodes are available", "8 nvidia.com/gpu are missing: 1 pod needs 8",
-              "8 are free, at most 4 on one node")  # fmt: skip
+    case.says("no-room", "0/2 nodes are available")
 
 
 @pytest.mark.proves("Pods rejected by admission are reported with its message")
@@ -163,8 +156,6 @@ def _kept(seen: Snapshot) -> Snapshot:
         [_pod(pod) for pod in seen.pods],
         [_event(event) for event in seen.events],
         [_only(group) for group in seen.pod_groups],
-        None if seen.nodes is None else [_node(node) for node in seen.nodes],
-        None if seen.bound is None else [_pod(each) for each in seen.bound],
         list(seen.unread),
     )
 
@@ -182,12 +173,6 @@ def _pod(each: Mapping[str, Any]) -> dict[str, Any]:
     ]
     node = {"nodeName": each["spec"]["nodeName"]} if each["spec"].get("nodeName") else {}
     return {**_only(each), "spec": {"containers": containers, **node}}
-
-
-def _node(each: Mapping[str, Any]) -> dict[str, Any]:
-    status = {key: each["status"][key] for key in ("allocatable", "conditions")}
-    taints = {"taints": each["spec"]["taints"]} if each.get("spec", {}).get("taints") else {}
-    return {"metadata": {"name": each["metadata"]["name"]}, "spec": taints, "status": status}
 
 
 def _event(each: Mapping[str, Any]) -> dict[str, Any]:

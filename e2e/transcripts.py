@@ -84,11 +84,10 @@ class Life:
         routing = self.service.routing()
         if routing:
             shown["routing"] = {name: _kept(each) for name, each in routing.items()}
-        status = service_status(plan, lws, group, failures, routing)
+        status = service_status(plan, {**lws, plan.service: group, **routing}, failures)
         # What is cut off must not matter.
-        assert status == service_status(
-            plan, shown["sets"], shown["podGroup"], failures, shown.get("routing")
-        )
+        live = {**shown["sets"], plan.service: shown["podGroup"], **shown.get("routing", {})}
+        assert status == service_status(plan, live, failures)
         return {**shown, "status": status}
 
     def write(self, path: Path) -> None:

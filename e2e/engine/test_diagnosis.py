@@ -39,18 +39,13 @@ def test_failing_image_is_reported(stack: Stack) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "An unschedulable gang fails at its timeout with the scheduler's message and missing GPUs"
-)
+@pytest.mark.proves("An unschedulable gang fails at its timeout with the scheduler's message")
 def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(3)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
     lines = said(stack.up())
     (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
     assert "gang unschedulable" in group
-    assert (
-        "8 nvidia.com/gpu are missing: 4 pods need 8 each; 24 are free, at most 8 on one node"
-    ) in lines
 
 
 @pytest.mark.core

@@ -206,7 +206,8 @@ class Children:
         elif kind == "HTTPRoute" and self._update is not None:
             growing = find_growing_shares(self._plan, stack_shares(self._logical(manifest)))
             if growing:
-                after = self._update.when_available(growing).apply(lambda _: needed)
+                available: Any = self._update.wait_for_services(growing)
+                after = pulumi.Output.from_input(available).apply(lambda _: needed)
         elif kind == "InferencePool" and self._plan.picker is not None:
             object_options.protect = self._plan.picker.pool.protect
             object_options.retain_on_delete = self._plan.picker.pool.retain

@@ -17,17 +17,12 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
     provider_state,
     runs_program,
 )
-from fusioninfer_pulumi.component.stack_state import read_version
-from fusioninfer_pulumi.component.status import is_available, is_ready, observed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.rollout.state_machine import Snapshot
-from fusioninfer_pulumi.rollout.update_order import LwsStep
 
 Read = TypeVar("Read")
 Live = dict[str, dict[str, Any]]
 
-_LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _READ_SECONDS = 15.0
 
 # The SDK's registrations use the event loop's threads, so reads have their own.
@@ -66,12 +61,13 @@ async def has_known_cluster(component: pulumi.Resource) -> bool:
 
 
 class Cluster:
-    """The cluster of a component's objects, read in threads."""
+    """The cluster of a component's objects, read in threads, again over the same connection."""
 
     def __init__(self, component: pulumi.Resource, namespace: pulumi.Input[str]) -> None:
         """Asks nothing yet; `component` is for its provider."""
         self._component, self._namespace = component, namespace
         self._where: tuple[str | None, str | None, str] | None = None
+        self._api: KubernetesApi | None = None
 
     async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
         """Run `call` in a thread, with kubeconfig, context, namespace and `arguments`.
@@ -93,45 +89,12 @@ class Cluster:
             # The exception's own text is empty.
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
-
-def describe_read_error(problem: Exception) -> str:
-    """Message for a read that failed; an unexpected error keeps its type."""
-    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
-
-
-class LiveState:
-    """Reads a service again and again over one connection, and keeps its LeaderWorkerSets.
-
-    Attributes:
-        lws: The latest LeaderWorkerSets by name; None while they were not read.
-    """
-
-    def __init__(self, cluster: Cluster, service: str, steps: Iterable[LwsStep]) -> None:
-        """Reads nothing yet."""
-        self.lws: Live | None = None
-        self._cluster, self._service = cluster, service
-        self._steps = {step.name: step for step in steps}
-        self._api: KubernetesApi | None = None
-
-    async def read(self, manifests: Iterable[Mapping[str, Any]]) -> Live:
-        """Return the service's objects of these kinds by name.
+    async def read_objects(self, service: str, *kinds: tuple[str, str]) -> Live:
+        """Return the objects of a service by name, of these kinds with their API versions.
 
         Raises UnreadableError where they cannot be read.
         """
-        kinds = dict.fromkeys((manifest["apiVersion"], manifest["kind"]) for manifest in manifests)
-        return await self._cluster.read(self.listed, self._service, kinds, seconds=_READ_SECONDS)
-
-    async def read_lws(self) -> dict[str, Snapshot]:
-        """Read the LeaderWorkerSets of the update, by name.
-
-        Raises UnreadableError where they cannot be read.
-        """
-        self.lws = await self.read([_LWS])
-        return {
-            name: _snapshot(step, self.lws[name])
-            for name, step in self._steps.items()
-            if name in self.lws
-        }
+        return await self.read(self.listed, service, kinds, seconds=_READ_SECONDS)
 
     def listed(
         self,
@@ -155,14 +118,9 @@ class LiveState:
         return objects
 
 
-def _snapshot(step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
-    if step.partial:
-        # A status without the field has no ready replica.
-        is_up = bool(observed(live).get("readyReplicas"))
-    else:
-        is_up = is_available(live) if step.whole else is_ready(live)
-    revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
-    return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
+def describe_read_error(problem: Exception) -> str:
+    """Message for a read that failed; an unexpected error keeps its type."""
+    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
 
 
 def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:

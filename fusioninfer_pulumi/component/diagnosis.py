@@ -1,9 +1,10 @@
-"""Reads a service's pods, events and PodGroups, and explains why replicas failed."""
+"""Reads a service's pods, events and PodGroups, and explains why replicas wait or fail."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,19 +12,11 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster, describe_read_error, reads_cluster
-from fusioninfer_pulumi.component.pod_problems import (
-    Object,
-    describe_missing_accelerators,
-    describe_pod_failure,
-    describe_pod_problem,
-    describe_pod_progress,
-    has_visible_reason,
-    is_bound,
-    label_of,
-    latest_events,
-    name_of,
+from fusioninfer_pulumi.component.status import (
+    explain_unplaced_gang,
+    is_available,
+    ready_replicas,
 )
-from fusioninfer_pulumi.component.status import explain_unplaced_gang, is_available
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
@@ -34,22 +27,43 @@ from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 _READ_SECONDS = 10.0
 #: The same for a failed update: some reasons are visible for a moment only.
 _SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
+#: Between two reads of pods while an update waits, how long one may take, and how long an update
+#: waits before it shows a reason.
+_PODS_SECONDS, _PROGRESS_SECONDS, _LONG_SECONDS = 10.0, 5.0, 3.0
+_MINUTE = 60
 #: Lines of a failure; the reasons of many replicas are mostly the same.
 _MOST_LINES = 12
-#: More pods than this are not counted against the nodes: it would take too long.
-_MOST_PODS = 20_000
 #: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
-_HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+#: Waiting reasons that only say that a container has not started yet.
+_STARTING = ("ContainerCreating", "PodInitializing")
+_MOST_EVENTS = 2
+_MOST_CHARACTERS = 300
+
+Object = Mapping[str, Any]
+
+
+def name_of(manifest: Object) -> str:
+    """Return the name of an object."""
+    return str(manifest["metadata"]["name"])
+
+
+def label_of(manifest: Object, key: str) -> str | None:
+    """Return a label of an object, None where it has none of that key."""
+    value = (manifest["metadata"].get("labels") or {}).get(key)
+    return None if value is None else str(value)
+
+
+def is_bound(pod: Object) -> bool:
+    """Return whether a pod has a node."""
+    return bool((pod.get("spec") or {}).get("nodeName"))
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, events and PodGroups of one service, and the nodes around them.
+    """Pods, events and PodGroups of one service.
 
     Attributes:
-        nodes: All nodes, None where they were not read.
-        bound: Pods of any namespace that hold a node, None where they were not read.
         unread: What could not be read, and why.
         workloads: Kueue's Workloads of the namespace, where pods wait for one.
     """
@@ -57,8 +71,6 @@ class Snapshot:
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
     pod_groups: Sequence[Object] = ()
-    nodes: Sequence[Object] | None = None
-    bound: Sequence[Object] | None = None
     unread: Sequence[str] = ()
     workloads: Sequence[Object] = ()
 
@@ -70,7 +82,7 @@ class Snapshot:
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Return a service's pods, their warnings, its PodGroups, and the nodes around them.
+    """Return a service's pods, their warnings and its PodGroups.
 
     `kubeconfig` is a path or text; it and `context` are None for what kubectl would use. What one
     has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
@@ -85,16 +97,11 @@ def read_service(
     native = any(pod["spec"].get("schedulingGroup") for pod in pods)
     version = NATIVE_API_VERSION if native else API_VERSION
     groups = api.objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
-    nodes = bound = None
-    if not all(map(is_bound, pods)):
-        nodes = api.objects("v1", "Node")
-    if nodes is not None:
-        bound = api.objects("v1", "Pod", most=_MOST_PODS, fieldSelector=_HOLD_A_NODE)
     # Kueue's Workloads, asked for only where one of the pods waits for Kueue.
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
-    return Snapshot(pods, events, groups, nodes, bound, tuple(api.unread), workloads or ())
+    return Snapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 
 def read_pods(
@@ -180,15 +187,11 @@ def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def explain_gang(snapshot: Snapshot) -> list[str]:
-    """Explain why pods have no node: the scheduler's messages and missing accelerators."""
-    waiting = [pod for pod in snapshot.pods if not is_bound(pod)]
-    if not waiting:
+    """Explain why pods have no node: the scheduler's messages about their PodGroups."""
+    if all(map(is_bound, snapshot.pods)):
         return []
     problems = {name_of(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
-    lines = [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
-    if snapshot.nodes is not None and snapshot.bound is not None:
-        lines.append(describe_missing_accelerators(waiting, snapshot.nodes, snapshot.bound))
-    return list(filter(None, lines))
+    return [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
 
 
 def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
@@ -219,10 +222,65 @@ def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
     return all(map(has_visible_reason, pods)) if pods else any(_controller_events(name, warnings))
 
 
-def describe_waiting(name: str, snapshot: Snapshot) -> str:
-    """Describe what the first pod of a LeaderWorkerSet that is not ready does, briefly."""
-    reasons = map(describe_pod_progress, sorted(snapshot.pods_of(name), key=name_of))
-    return next(filter(None, reasons), "")
+class Progress:
+    """Shows one line, each time in place of the one before."""
+
+    def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
+        """Shows nothing yet; `cluster` is read for reasons."""
+        self._component, self._plan, self._cluster = component, plan, cluster
+        self._waiting, self._since = "", 0.0
+        self._pods, self._next_read = Snapshot(), 0.0
+        self._said: set[str] = set()
+        self._last = ""
+
+    async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
+        """Show how many replicas are available, and what a LeaderWorkerSet waits for."""
+        if waiting is None:
+            return
+        now = time.monotonic()
+        if waiting != self._waiting:
+            self._waiting, self._since = waiting, now
+        if now - self._since >= _LONG_SECONDS and now >= self._next_read:
+            self._next_read = now + _PODS_SECONDS
+            try:
+                self._pods = await self._cluster.read(
+                    read_pods, self._plan.service, seconds=_PROGRESS_SECONDS
+                )
+            except UnreadableError:
+                self._pods = Snapshot()
+        pods = sorted(self._pods.pods_of(waiting), key=name_of)
+        reason = next(filter(None, map(describe_pod_progress, pods)), "")
+        self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
+
+    def say_once(self, line: str) -> None:
+        """Log a line that stays, once in an update."""
+        if line not in self._said:
+            self._said.add(line)
+            pulumi.log.info(line, self._component)
+
+    def say(self, line: str) -> None:
+        """Show a line if it is another than the last one."""
+        if line != self._last:
+            self._last = line
+            pulumi.log.info(line, self._component, ephemeral=True)
+
+
+def format_progress(
+    plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
+) -> str:
+    """Available replicas of each role, and what one LeaderWorkerSet waits for.
+
+    Such as `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m`.
+    """
+    counts = ", ".join(
+        f"{role.name} {sum(ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
+        f"/{len(role.replicas)}"
+        for role in plan.roles
+    )
+    short = waiting.removeprefix(f"{plan.service}-")
+    minutes = int(seconds // _MINUTE)
+    parts = [part for part in (reason, f"{minutes} m" if minutes else "") if part]
+    return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")
 
 
 async def find_failed_replicas(
@@ -300,3 +358,120 @@ def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
         if kind in ("LeaderWorkerSet", "StatefulSet") and object_name.fullmatch(subject):
             for text in latest_events(events, kind, subject):
                 yield f"{kind} {subject}: {text}"
+
+
+def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
+    """Describe what is wrong with a pod, on one line without its name; None where nothing is."""
+    if _is_true(pod, "Ready"):
+        return None
+    reasons = list(_reasons(pod))
+    if not is_bound(pod):
+        return "; ".join(reasons) or "not scheduled"
+    if pod["metadata"].get("deletionTimestamp"):
+        reasons.append("being deleted")
+    # Earlier events of the scheduler are out of date; the current ones are in the conditions.
+    events = [event for event in events if event.get("reason") != "FailedScheduling"]
+    reasons += latest_events(events, "Pod", name_of(pod))
+    phase = (pod.get("status") or {}).get("phase") or "unknown"
+    return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, not ready"
+
+
+def has_visible_reason(pod: Object) -> bool:
+    """Return whether a pod is ready or shows why it is not; one that was just created does not."""
+    return _is_true(pod, "Ready") or any(_reasons(pod))
+
+
+def describe_pod_failure(pod: Object) -> str | None:
+    """Describe what keeps a pod from ever serving as it is, on one line without its name.
+
+    None for one that serves, waits for a node, starts or runs: it may still become ready.
+    """
+    if _is_true(pod, "Ready") or _condition(pod, "PodScheduled").get("status") == "False":
+        return None
+    return "; ".join(_reasons(pod, running=False)) or None
+
+
+def describe_pod_progress(pod: Object) -> str:
+    """Describe what a pod that is not ready does, briefly; empty for one that is ready."""
+    if _is_true(pod, "Ready"):
+        return ""
+    if not is_bound(pod):
+        return "waits for a node"
+    for container in _containers(pod):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _STARTING:
+            return "pulls its image or mounts its volumes"
+        if waiting.get("reason"):
+            return str(waiting["reason"])
+    return "starts"
+
+
+def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
+    """Messages of an object's latest events, the latest first."""
+    about = {"kind": kind, "name": name}
+    matching = [e for e in events if about.items() <= (e.get("involvedObject") or {}).items()]
+    matching.sort(key=_time, reverse=True)
+    texts = dict.fromkeys(_reason(event.get("reason"), event.get("message")) for event in matching)
+    return list(texts)[:_MOST_EVENTS]
+
+
+def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
+    """Yield what a pod's status says; without `running` not what its running containers say."""
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed":
+        yield _reason(status.get("reason") or "Failed", status.get("message"))
+    scheduled = _condition(pod, "PodScheduled")
+    if not is_bound(pod) and scheduled.get("status") == "False":
+        yield "not scheduled, " + _reason(scheduled.get("reason"), scheduled.get("message"))
+    for container in _containers(pod):
+        name = f"container {container['name']}"
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        before = (container.get("lastState") or {}).get("terminated") or {}
+        is_running = state.get("running") is not None
+        if is_running and not running:
+            continue
+        if waiting.get("reason") and waiting["reason"] not in _STARTING:
+            yield f"{name}: {_reason(waiting['reason'], waiting.get('message'))}"
+        if ended and ended.get("exitCode"):
+            yield f"{name}: {_exit(ended)}"
+        elif before:
+            times = container.get("restartCount") or 0
+            yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
+        elif is_running and not container.get("ready"):
+            yield f"{name}: is running but not ready"
+
+
+def _containers(pod: Object) -> list[Mapping[str, Any]]:
+    status = pod.get("status") or {}
+    return [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+
+
+def _exit(ended: Mapping[str, Any]) -> str:
+    reason = f" ({ended['reason']})" if ended.get("reason") else ""
+    return _reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
+
+
+def _condition(pod: Object, kind: str) -> Mapping[str, Any]:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition["type"] == kind), {})
+
+
+def _is_true(pod: Object, kind: str) -> bool:
+    return _condition(pod, kind).get("status") == "True"
+
+
+def _reason(reason: Any, message: Any) -> str:
+    text = " ".join(str(message or "").split())
+    if len(text) > _MOST_CHARACTERS:
+        text = text[: _MOST_CHARACTERS - 1] + "…"
+    return ": ".join(filter(None, (str(reason or ""), text)))
+
+
+def _time(event: Object) -> str:
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))

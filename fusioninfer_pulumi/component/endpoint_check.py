@@ -67,14 +67,13 @@ def probe(url: str) -> None:
         if problem.code not in _CREDENTIALS:
             raise NotReadyError(f"HTTP status {problem.code}") from None
         return
-    except urllib.error.URLError as problem:
+    except (OSError, http.client.HTTPException) as problem:
+        # A URLError has a reason: nothing was sent.
+        reason: Any = getattr(problem, "reason", None)
         away = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
-        reason: Any = problem.reason
         if isinstance(reason, away) or getattr(reason, "errno", None) in _UNREACHABLE:
             raise UnreachableError(str(reason)) from None
-        raise NotReadyError(str(reason)) from None
-    except (OSError, http.client.HTTPException) as problem:
-        raise NotReadyError(f"no response: {problem!r}") from None
+        raise NotReadyError(str(reason or f"no response: {problem!r}")) from None
     except ValueError:
         raise NotReadyError("the response is not JSON") from None
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):

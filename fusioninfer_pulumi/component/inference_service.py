@@ -36,7 +36,7 @@ from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
-from fusioninfer_pulumi.loading.validate import plan_document, validate_mapping
+from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
@@ -172,46 +172,36 @@ class InferenceService(pulumi.ComponentResource):
         self.service = next(iter(services)) if self.plan.picker is None else None
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
-        router = self.plan.routing
-        if router is None or self.plan.has_service_endpoint:
-            plan = self.plan
+        plan, router = self.plan, self.plan.routing
+        if router is None or plan.has_service_endpoint:
             target = service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
-        endpoint_plan = find_endpoint(router, self.plan.namespace)
-        if endpoint_plan is None:
-            return pulumi.Output.from_input("")
-        if endpoint_plan.host is not None:
+        endpoint_plan = find_endpoint(router, plan.namespace)
+        if endpoint_plan is not None and endpoint_plan.host is not None:
             host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
             return waited.apply(lambda _: host_url)
-        if self.gateway is None:
+        if endpoint_plan is None or self.gateway is None:
             return pulumi.Output.from_input("")
-        name = "" if router.gateway is None else router.gateway.name
-        gateway = {name: self.gateway}
 
         def gateway_url(states: list[LiveObjects]) -> str:
-            live_gateway = latest(states[0][name], states[1].get(name)) or {}
+            ((name, first),) = states[0].items()
+            live_gateway = latest(first, states[1].get(name)) or {}
             return endpoint_plan.url_of_gateway(live_gateway.get("status"))
 
         # The address may have come only while the update waited.
-        return combined([live_objects(gateway), waited], list).apply(gateway_url)
+        gateways = live_objects(self._children.by_name("Gateway"))
+        return combined([gateways, waited], list).apply(gateway_url)
 
     def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        # No LeaderWorkerSet has the name of a PodGroup: that of the service or of a group.
-        objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
-        router = plan.routing
-        if router is not None:
-            pool = None if plan.picker is None else plan.picker.pool
-            planned = (router.gateway, pool, router.route)
-            resources = (self.gateway, self.inference_pool, self.http_route)
-            objects |= {
-                planned_object.name: resource
-                for planned_object, resource in zip(planned, resources, strict=True)
-                if planned_object is not None and resource is not None
-            }
-
+        # Objects of these kinds have different names.
+        objects = {
+            name: resource
+            for kind in (LeaderWorkerSet, PodGroup, Gateway, InferencePool, HTTPRoute)
+            for name, resource in self._children.by_name(kind.__name__).items()
+        }
         yaml_only = self._children.yaml_only
 
         async def computed(states: list[LiveObjects]) -> ServiceStatus:
@@ -222,8 +212,7 @@ class InferenceService(pulumi.ComponentResource):
             lws = {name: live[name] for name in self.leader_worker_sets}
             files = bool(await yaml_only.future())
             failures = await find_failed_replicas(self, plan, lws, yaml_only=files)
-            whole = live.get(plan.service) if plan.shape.groups is None else None
-            return service_status(plan, live, whole, failures, routing=live)
+            return service_status(plan, live, failures)
 
         return combined([live_objects(objects), waited], list).apply(computed)
 
@@ -287,21 +276,16 @@ def _describe_mixed_pairs(
 def _planned(
     name: str, args: InferenceServiceArgs | Mapping[str, Any]
 ) -> tuple[InferenceServiceArgs, ServicePlan]:
-    written: InferenceServiceArgs | None
-    plan: ServicePlan | None
     if isinstance(args, InferenceServiceArgs):
-        written, plan = args, plan_service(args, name)
-        problems = plan.findings
-    elif isinstance(args, Mapping):
-        document = validate_mapping(args, name)
-        written = document.args
-        plan, problems = plan_document(document, name)
-    else:
+        plan = plan_service(args, name)
+        raise_errors(plan.findings, name)
+        return args, plan
+    if not isinstance(args, Mapping):
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
-    raise_errors(problems, name)
-    assert written is not None, "a document without errors has a service"
-    assert plan is not None, "a document without errors has a plan"
-    return written, plan
+    document = validate_mapping(args, name)
+    raise_errors(document.findings, name)
+    assert document.args is not None, "a document without errors has a service"
+    return _planned(name, document.args)

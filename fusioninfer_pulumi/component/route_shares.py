@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
-from fusioninfer_pulumi.component.cluster_access import Cluster, LiveState
+from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.stack_state import stack_lws
 from fusioninfer_pulumi.component.status import observed
 from fusioninfer_pulumi.kube import labels, object_names
@@ -23,9 +23,8 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 Manifest = Mapping[str, Any]
 
 _NO_REPLICA = "it has no replica"
-_LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
-_DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
-_SCALED_OBJECT = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"}
+LWS = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
 
 
 def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -> list[str]:
@@ -58,12 +57,11 @@ async def read_unavailable(cluster: Cluster, service: str) -> str | None:
     Each role that has LeaderWorkerSets needs a ready replica, and the endpoint picker must be
     available. Raises UnreadableError where the cluster cannot be read.
     """
-    live = LiveState(cluster, service, ())
-    lws = await live.read([_LWS])
-    pickers = await live.read([_DEPLOYMENT])
+    lws = await cluster.read_objects(service, LWS)
+    pickers = await cluster.read_objects(service, ("apps/v1", "Deployment"))
     missing = find_unavailable(lws.values(), pickers.values())
     # KEDA starts pods for the requests that the endpoint picker holds.
-    if missing == _NO_REPLICA and lws and await live.read([_SCALED_OBJECT]):
+    if missing == _NO_REPLICA and lws and await cluster.read_objects(service, _SCALED_OBJECT):
         return None
     return missing
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.component.cluster_access import (
     has_known_cluster,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import has_engine
-from fusioninfer_pulumi.findings import Finding, errors, info
+from fusioninfer_pulumi.findings import Finding, errors
 from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
@@ -77,10 +77,7 @@ def _findings(
     (service_findings,) = server_dry_run.check_on_api_server(
         api, [plan], seconds=left, namespace=namespace
     )
-    not_asked = server_dry_run.API_SERVER_NOT_ASKED
-    return [
-        info(not_asked, finding.location, finding.message)
-        if finding.rule == not_asked.id
-        else finding
-        for finding in (*of_backend, *service_findings, *over_quota)
-    ]
+    # A preview without a reachable API server is no problem of the service.
+    not_asked = server_dry_run.API_SERVER_NOT_ASKED.id
+    findings = (*of_backend, *service_findings, *over_quota)
+    return [finding for finding in findings if finding.rule != not_asked]

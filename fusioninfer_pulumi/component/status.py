@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Any, Literal, TypedDict
@@ -18,7 +18,6 @@ Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
 #: Failures that a message names; the others are counted.
 _NAMED = 5
-_ROUTING_CONDITIONS = ("Accepted", "Programmed", "ResolvedRefs")
 
 
 class Condition(TypedDict):
@@ -67,45 +66,36 @@ class ServiceStatus(_Service, total=False):
 
 def service_status(
     plan: ServicePlan,
-    lws: Mapping[str, Live | None],
-    pod_group: Live | None = None,
+    live: Mapping[str, Live | None],
     failures: Mapping[str, str] | None = None,
-    routing: Mapping[str, Live | None] | None = None,
 ) -> ServiceStatus:
     """Compute a service's status.
 
     Args:
         plan: The service.
-        lws: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
-            groups; None or absent for one that does not exist or was not read.
-        pod_group: The live PodGroup of a service without groups, None where there is none.
+        live: Its LeaderWorkerSets, PodGroups, Gateway, pool and route (`metadata` and `status`) by
+            name; None or absent for one that does not exist or was not read.
         failures: Why a LeaderWorkerSet failed, by name, where that is known.
-        routing: Live Gateway, pool and route of a service with a router, by name, as `lws`.
 
     Returns:
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
-    groups = _groups(plan, lws, failures)
-    if plan.shape.groups is None:
-        blocked = explain_blocked_gang(pod_group)
-    else:
-        messages = (explain_blocked_gang(lws.get(gang.pod_group)) for gang in plan.gangs)
-        blocked = next(filter(None, messages), None)
-    components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
-    rejection = find_rejection(plan.routing, routing or {}) if plan.routing is not None else None
+    groups = _groups(plan, live, failures)
+    messages = (explain_blocked_gang(live.get(gang.pod_group)) for gang in plan.gangs)
+    blocked = next(filter(None, messages), None)
+    components = {role.name: _component(role, live, failures, blocked) for role in plan.roles}
+    initialized = ("True", "InferenceServiceProcessing", "all objects exist")
     if not plan.total_pods:
-        initialized = ("True", "InferenceServiceProcessing", "all objects exist")
         active = ("False", "Parked", "every role is scaled to zero")
-    elif not any(lws.get(planned.name) for role in plan.roles for planned in role.lws):
+    elif not any(live.get(planned.name) for role in plan.roles for planned in role.lws):
         initialized = active = ("Unknown", "InferenceServiceCreating", "no object was read")
     else:
-        initialized = ("True", "InferenceServiceProcessing", "all objects exist")
         if groups:
             serves = any(group["active"] for group in groups.values())
         else:
             serves = _serves(plan, components)
-        active = _active(components, blocked, rejection, serves=serves)
+        active = _active(components, blocked, find_rejection(plan, live), serves=serves)
     status: ServiceStatus = {
         "conditions": [
             _condition("Initialized", *initialized),
@@ -193,26 +183,25 @@ def _native_condition(pod_group: Live) -> Live:
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
-def find_rejection(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
+def find_rejection(plan: ServicePlan, live: Mapping[str, Live | None]) -> tuple[str, str] | None:
     """Return reason and message of the first router object that a Gateway's controller rejects.
 
     Objects without a status and conditions of an older generation do not count as rejections.
     """
-    pool = router.picker.pool if router.picker is not None and router.route else None
+    routing = plan.routing
+    if routing is None:
+        return None
+    pool = routing.picker.pool if routing.picker is not None and routing.route else None
     for reason, kind, planned in (
-        ("GatewayNotReady", "Gateway", router.gateway),
-        ("RouteNotAccepted", "HTTPRoute", router.route),
+        ("GatewayNotReady", "Gateway", routing.gateway),
+        ("RouteNotAccepted", "HTTPRoute", routing.route),
         ("PoolNotAccepted", "InferencePool", pool),
     ):
-        if planned is None:
-            continue
-        for parent, conditions in _routing_conditions(objects.get(planned.name) or {}):
-            for condition in conditions.values():
-                if condition.get("status") == "False":
-                    at = f" by Gateway {parent['name']}" if parent.get("name") else ""
-                    why = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
-                    text = f"{kind} {planned.name}: {condition['type']} is False{at}"
-                    return reason, f"{text}, {why}" if why else text
+        if planned is not None:
+            state = live.get(planned.name) or {}
+            for is_rejected, message in _explain_unaccepted(routing, kind, planned.name, state):
+                if is_rejected:
+                    return reason, message
     return None
 
 
@@ -232,8 +221,7 @@ def find_unaccepted(
     """Return the first of these objects that is not accepted yet, and why; None when all are.
 
     A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
-    pool that each Gateway of the route has accepted it and resolved its references. Only conditions
-    of the current generation count.
+    pool that each Gateway of the route has accepted it and resolved its references.
     """
     for manifest in manifests:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -242,50 +230,51 @@ def find_unaccepted(
             if problem := explain_unplaced_gang(state):
                 return f"PodGroup {name}: {problem}"
             continue
-        what, types = f"{kind} {name}", ("Accepted", "Programmed")
-        wanted: list[dict[str, str]] = [{}]
-        if kind != "Gateway" and plan.routing is not None:
-            types = ("Accepted", "ResolvedRefs")
-            wanted = [
-                {"name": parent.name}
-                | (
-                    {"sectionName": parent.section}
-                    if kind == "HTTPRoute" and parent.section
-                    else {}
-                )
-                for parent in plan.routing.parents
-            ]
-        for reference in wanted:
-            at = f"{what} at {reference['name']}" if reference else what
-            found = (c for p, c in _routing_conditions(state) if reference.items() <= p.items())
-            conditions = next(found, None)
-            if conditions is None:
-                return f"{what}: Gateway {reference['name']} has not reported a status"
-            for condition_type in types:
-                condition = conditions.get(condition_type) or {}
-                if condition.get("status") == "False":
-                    why = condition.get("message") or condition.get("reason") or "no reason given"
-                    return f"{at}: not {condition_type}, {why}"
-                if condition.get("status") != "True":
-                    return f"{at}: {condition_type} is unknown"
+        assert plan.routing is not None, "only routed services await these kinds"
+        for _, message in _explain_unaccepted(plan.routing, kind, name, state):
+            return message
     return None
 
 
-def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
-    """Yield each Gateway that reports on an object, and its current conditions by type.
+def _explain_unaccepted(
+    routing: Routing, kind: str, name: str, live: Live
+) -> Iterator[tuple[bool, str]]:
+    """Explain what keeps a Gateway, route or pool from being accepted, and whether it was rejected.
 
-    The first ones, with an empty reference, are the object's own.
+    Only conditions of the current generation count.
     """
     status = live.get("status") or {}
-    for part in ({**status, "parentRef": None}, *(status.get("parents") or ())):
-        yield (
-            part.get("parentRef") or {},
-            {
-                condition["type"]: condition
-                for condition in part.get("conditions") or ()
-                if condition.get("type") in _ROUTING_CONDITIONS and not _is_old(live, condition)
-            },
+    if kind == "Gateway":
+        yield from _explain_conditions(f"{kind} {name}", ("Accepted", "Programmed"), status, live)
+        return
+    for parent in routing.parents:
+        wanted = {"name": parent.name}
+        if kind == "HTTPRoute" and parent.section:
+            wanted["sectionName"] = parent.section
+        reports = (
+            report
+            for report in status.get("parents") or ()
+            if wanted.items() <= (report.get("parentRef") or {}).items()
         )
+        report = next(reports, None)
+        if report is None:
+            yield False, f"{kind} {name}: Gateway {parent.name} has not reported a status"
+        else:
+            what, types = f"{kind} {name} at {parent.name}", ("Accepted", "ResolvedRefs")
+            yield from _explain_conditions(what, types, report, live)
+
+
+def _explain_conditions(
+    what: str, types: Iterable[str], report: Live, live: Live
+) -> Iterator[tuple[bool, str]]:
+    for kind in types:
+        condition = _condition_of(report, kind)
+        state = None if _is_old(live, condition) else condition.get("status")
+        if state == "False":
+            why = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
+            yield True, f"{what}: not {kind}, {why or 'no reason given'}"
+        elif state != "True":
+            yield False, f"{what}: {kind} is unknown"
 
 
 def _is_old(live: Live | None, condition: Live) -> bool:
@@ -329,7 +318,9 @@ def _component(
 ) -> ComponentStatus:
     live = [lws.get(planned.name) for planned in role.lws]
     ready = sum(starmap(ready_replicas, zip(role.lws, live, strict=True)))
-    desired = _desired(role, live)
+    desired = len(role.replicas)
+    if role.scaled_externally and all(map(_has_status, live)):
+        desired = sum(int((item or {})["status"].get("replicas") or 0) for item in live)
     # An update may start more of them for a time.
     ready = min(ready, desired)
     return {
@@ -340,13 +331,6 @@ def _component(
         "readyPods": ready * role.nodes,
         "phase": _phase(role, live, (ready, desired), failures, blocked),
     }
-
-
-def _desired(role: RolePlan, live: list[Live | None]) -> int:
-    """Replicas that there should be: as many as there are where an autoscaler sets them."""
-    if role.scaled_externally and all(map(_has_status, live)):
-        return sum(int((item or {})["status"].get("replicas") or 0) for item in live)
-    return len(role.replicas)
 
 
 def _phase(

@@ -17,12 +17,11 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component.cluster_access import Cluster, Live, LiveState
-from fusioninfer_pulumi.component.diagnosis import explain_failure
+from fusioninfer_pulumi.component.cluster_access import Cluster, Live
+from fusioninfer_pulumi.component.diagnosis import Progress, explain_failure
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
-from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.pulumi_sdk import provider_of, running_stack
-from fusioninfer_pulumi.component.route_shares import read_unavailable
+from fusioninfer_pulumi.component.route_shares import LWS, read_unavailable
 from fusioninfer_pulumi.component.stack_state import (
     Observed,
     find_stack_lws,
@@ -33,7 +32,9 @@ from fusioninfer_pulumi.component.stack_state import (
 from fusioninfer_pulumi.component.status import (
     find_unaccepted,
     is_available,
+    is_ready,
     list_awaited_manifests,
+    observed,
 )
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
@@ -50,13 +51,14 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Registered,
     Say,
     Show,
+    Snapshot,
     Stage,
     Timer,
     UpdateState,
     pause,
     step,
 )
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, update_order
 from fusioninfer_pulumi.topology.gang import read_gang_minimum
 
 # Keyed by the stack, so that nothing outlives it.
@@ -69,6 +71,7 @@ class Update:
     Attributes:
         deadline: When new replicas, gateways and the endpoint must be ready (`time.monotonic`);
             known when the replicas are available.
+        replicas: Done when the replicas that the update waits for are available.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Update:
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
         """Does nothing before `start`; `name` is the component's."""
-        self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
+        self.plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = read_observed(name)
         self._state = initial_state(name, plan, manifests, self._observed)
         # The state of a new component holds no served revisions, either.
@@ -89,12 +92,11 @@ class Update:
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._answers: dict[str, asyncio.Task[Any]] = {}
         self._cluster = Cluster(component, plan.namespace)
-        self._live = LiveState(self._cluster, plan.service, update_order(plan))
+        self._live_lws: Live | None = None
         self._progress = Progress(component, plan, self._cluster)
-        self._component = component
+        self.component = component
         self.deadline = self._available_at = math.inf
-        #: Done when the replicas that the update waits for are available.
-        self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
+        self.replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
         stack = running_stack()
         self._program = _updates.setdefault(stack, [])
         self._program.append(self)
@@ -110,10 +112,6 @@ class Update:
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
 
-    def when_available(self, services: Sequence[str]) -> pulumi.Output[None]:
-        """Return an Output that is known when services of the namespace are available."""
-        return pulumi.Output.from_input(self._wait_for_services(services))
-
     def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
         """Keep the resource of an object."""
         self._resources[kind, name] = resource
@@ -122,18 +120,18 @@ class Update:
         try:
             if await self._yaml_only():
                 self._open_gates(self._gates)
-                self._replicas.set_result(None)
+                self.replicas.set_result(None)
                 self._done.set_result(self._observed)
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
             self.deadline = self._state.wait_deadline(self._available_at)
-            self._replicas.set_result(None)
+            self.replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
             self._done.set_result(await self._observed_state(accepted, placed))
         except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
             # Everything that waits fails too: a registration that never begins would never end.
-            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self._replicas]
+            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas]
             for gate in gates:
                 if not gate.done():
                     gate.set_exception(problem)
@@ -151,7 +149,7 @@ class Update:
                 elif isinstance(action, Say):
                     self._progress.say_once(action.line)
                 elif isinstance(action, Show):
-                    await self._progress.show(self._live.lws or {}, action.waiting)
+                    await self._progress.show(self._live_lws or {}, action.waiting)
                 elif isinstance(action, Fail):
                     await self._fail(action.message, action.names)
                 else:
@@ -173,10 +171,11 @@ class Update:
 
     async def _list(self) -> Listed:
         try:
-            snapshots = await self._live.read_lws()
+            live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
         except UnreadableError as problem:
             return Listed(time.monotonic(), None, str(problem))
-        return Listed(time.monotonic(), snapshots)
+        known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
+        return Listed(time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known})
 
     async def _next_answer(self) -> Observation:
         """Wait for an answer of Pulumi, at most until the next timer."""
@@ -193,12 +192,8 @@ class Update:
         versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
         return Answered(time.monotonic(), versions)
 
-    async def wait_for_replicas(self) -> str:
-        """Wait for the replicas that the update awaits, and return `wait.timeout`."""
-        await asyncio.shield(self._replicas)
-        return self._plan.wait.timeout
-
-    async def _wait_for_services(self, services: Sequence[str]) -> None:
+    async def wait_for_services(self, services: Sequence[str]) -> None:
+        """Wait until services of the namespace are available."""
         if await self._yaml_only():
             return
         for service in services:
@@ -208,10 +203,15 @@ class Update:
 
     async def _wait_for_service(self, service: str) -> None:
         """Wait for the service's update in this program, then until the cluster has it."""
-        timeout = self._plan.wait.timeout
+        timeout = self.plan.wait.timeout
         for update in self._program:
-            if update.is_of(service, self):
-                timeout = await update.wait_for_replicas()
+            if (
+                update.plan.service == service
+                and is_known_equal(update.plan.namespace, self.plan.namespace)
+                and provider_of(update.component) is provider_of(self.component)
+            ):
+                await asyncio.shield(update.replicas)
+                timeout = update.plan.wait.timeout
         begin = time.monotonic()
         while True:
             try:
@@ -221,8 +221,8 @@ class Update:
                 return
             if missing is None:
                 return
-            if self._replicas.done():
-                self._replicas.result()  # raises if this update has failed
+            if self.replicas.done():
+                self.replicas.result()  # raises if this update has failed
             waited = time.monotonic() - begin
             if waited > float(durations.seconds(timeout) or 0):
                 message = (
@@ -233,24 +233,16 @@ class Update:
             self._progress.say(f"the route waits for service {service}: {missing}")
             await asyncio.sleep(pause(waited))
 
-    def is_of(self, service: str, other: Update) -> bool:
-        """Return whether this updates a service in the namespace and cluster of another update."""
-        return (
-            self._plan.service == service
-            and is_known_equal(self._plan.namespace, other._plan.namespace)
-            and provider_of(self._component) is provider_of(other._component)
-        )
-
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
         """Wait until the gang is placed, or until gateways have accepted the route.
 
         Returns what it read, and the minimum of each PodGroup that is placed.
         """
-        level, live = self._plan.wait.level, Live()
+        level, live = self.plan.wait.level, Live()
         served = {} if self._is_new else self._observed.served
         manifests = [
             manifest
-            for manifest in list_awaited_manifests(self._plan, self._manifests)
+            for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
             or (served is not None and {_name_and_minimum(manifest)} - served.items())
         ]
@@ -258,20 +250,21 @@ class Update:
             name = manifest["metadata"]["name"]
             await self._resources[manifest["kind"], name].metadata.future()
         begin = time.monotonic()
+        kinds = dict.fromkeys((manifest["apiVersion"], manifest["kind"]) for manifest in manifests)
         while manifests:
             try:
-                live = await self._live.read(manifests)
+                live = await self._cluster.read_objects(self.plan.service, *kinds)
             except UnreadableError as problem:
                 if not live:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
                     self._progress.say_once(f"{names} not checked: {problem}")
                     return live, {}
-            missing = find_unaccepted(self._plan, manifests, live)
+            missing = find_unaccepted(self.plan, manifests, live)
             if missing is None:
                 break
             now = time.monotonic()
             if now > self.deadline:
-                await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
+                await self._fail(f"{missing} (wait.timeout {self.plan.wait.timeout})", ())
             self._progress.say(missing)
             await asyncio.sleep(pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
@@ -280,9 +273,9 @@ class Update:
     async def _observed_state(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
         """Return what the state keeps; list once more where something may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
-        if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
+        if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = step(self._state, await self._list())
-        live = {**live, **(self._live.lws or {})}
+        live = {**live, **(self._live_lws or {})}
         served = {**(self._observed.served or {}), **self._state.served, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
@@ -292,9 +285,9 @@ class Update:
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
         """Raise an error, with the state of some LeaderWorkerSets unless `names` is None."""
-        lines = [f"{self._plan.service}: {message}"]
+        lines = [f"{self.plan.service}: {message}"]
         if names is not None:
-            lines += await explain_failure(self._cluster, self._plan.service, names)
+            lines += await explain_failure(self._cluster, self.plan.service, names)
         raise pulumi.RunError("\n".join(lines))
 
 
@@ -337,6 +330,16 @@ def initial_state(
         Stage.ASKING if asks else Stage.RUNNING,
         needs_list=asks,
     )
+
+
+def _snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
+    if lws_step.partial:
+        # A status without the field has no ready replica.
+        is_up = bool(observed(live).get("readyReplicas"))
+    else:
+        is_up = is_available(live) if lws_step.whole else is_ready(live)
+    revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
+    return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
 
 
 def _name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:

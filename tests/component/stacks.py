@@ -11,7 +11,7 @@ import pytest
 
 from fusioninfer_pulumi.component import children, update_run
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.cluster_access import LiveState
+from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.rollout import state_machine
 
 SERVICE = "fusioninfer.io/service"
@@ -161,7 +161,7 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     )
     monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-    monkeypatch.setattr(LiveState, "listed", listed)
+    monkeypatch.setattr(Cluster, "listed", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)

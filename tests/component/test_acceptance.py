@@ -10,7 +10,7 @@ from routed import ROUTE
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.component.progress import format_progress
+from fusioninfer_pulumi.component.diagnosis import format_progress
 from fusioninfer_pulumi.component.status import find_unaccepted, list_awaited_manifests
 
 ACCEPTED = {"type": "Accepted", "status": "True"}

@@ -1,4 +1,3 @@
-# ruff: noqa: ISC004 - tables of sentences
 """Reasons of failed replicas, from objects recorded on real components and from tables."""
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ from component.diagnosed import SET, pod
 
 from fusioninfer_pulumi.component.diagnosis import (
     Snapshot,
+    describe_pod_problem,
     explain_gang,
     explain_lws,
     explain_queue,
     has_lws_reason,
-)
-from fusioninfer_pulumi.component.pod_problems import (
-    describe_missing_accelerators,
-    describe_pod_problem,
 )
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -172,46 +168,3 @@ def test_kueue_condition_explains_waiting_replicas() -> None:
     assert explain_queue(names, seen) == [
         f"LeaderWorkerSet {SET} and 1 more: waits in the LocalQueue of Kueue: {message}"
     ]
-
-
-def asking(count: int, node: str | None = None, phase: str = "Pending") -> dict[str, Any]:
-    limits = {"resources": {"limits": {"nvidia.com/gpu": str(count)}}}
-    found = pod(node=node, phase=phase)
-    found["spec"] = {"containers": [limits], "nodeName": node}
-    return found
-
-
-def node(name: str, gpus: int | None = 8, **more: Any) -> dict[str, Any]:
-    allocatable = {} if gpus is None else {"nvidia.com/gpu": str(gpus)}
-    conditions = more.pop("conditions", [{"type": "Ready", "status": "True"}])
-    status = {"allocatable": allocatable, "conditions": conditions}
-    return {"metadata": {"name": name}, "spec": more, "status": status}
-
-
-NOT_READY = [{"type": "Ready", "status": "Unknown"}]
-GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
-
-
-@pytest.mark.parametrize(
-    ("waiting", "nodes", "bound", "said"),
-    [
-        ([asking(8)], [node("a")], [], ""),
-        ([asking(0)], [], [], ""),
-        ([asking(8)], [], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
-                              "0 are free"),
-        ([asking(8)], [node("a", None)], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
-                                             "0 are free"),
-        # Twelve are free, and no node has eight of them.
-        ([asking(8)], [node("a"), node("b")], [asking(2, "a"), asking(2, "b")],
-         "8 nvidia.com/gpu are missing: 1 pod needs 8; 12 are free, "
-         "at most 6 on one node"),
-        ([asking(8), asking(4), asking(4)], [node("a")], [],
-         "8 nvidia.com/gpu are missing: 2 pods need 4 each and 1 pod needs 8; 8 are free, "
-         "at most 8 on one node"),
-        ([asking(8)], [node("a", unschedulable=True), node("b", conditions=NOT_READY),
-                       node("c", taints=GONE), node("d", conditions=[])], [],
-         "8 nvidia.com/gpu are missing: 1 pod needs 8; 0 are free"),
-    ],
-)  # fmt: skip
-def test_missing_accelerators_by_nodes(waiting: Any, nodes: Any, bound: Any, said: str) -> None:
-    assert describe_missing_accelerators(waiting, nodes, bound) == said

@@ -18,7 +18,7 @@ from samples import role, service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import diagnosis
-from fusioninfer_pulumi.component import pod_problems as pods
+from fusioninfer_pulumi.component import diagnosis as pods
 from fusioninfer_pulumi.component.diagnosis import Snapshot, find_failed_lws
 from fusioninfer_pulumi.kube.client import UnreadableError
 

@@ -27,7 +27,7 @@ def of_gateway(*conditions: Any) -> dict[str, Any]:
     return {"metadata": {"generation": 2}, "status": {"conditions": list(conditions)}}
 
 
-def of_parent(*conditions: Any, name: str = "gw") -> dict[str, Any]:
+def of_parent(*conditions: Any, name: str = "svc-gateway") -> dict[str, Any]:
     parent = {"parentRef": {"name": name}, "conditions": list(conditions)}
     return {"metadata": {"generation": 2}, "status": {"parents": [parent]}}
 
@@ -36,25 +36,24 @@ def of_parent(*conditions: Any, name: str = "gw") -> dict[str, Any]:
     ("name", "look", "reason", "message"),
     [
         ("svc-gateway", of_gateway(condition("Accepted")), "GatewayNotReady",
-         "Gateway svc-gateway: Accepted is False, Because: of that"),
+         "Gateway svc-gateway: not Accepted, Because: of that"),
         ("svc-gateway", of_gateway(condition("Programmed")), "GatewayNotReady",
-         "Gateway svc-gateway: Programmed is False, Because: of that"),
+         "Gateway svc-gateway: not Programmed, Because: of that"),
         ("svc-httproute", of_parent(condition("Accepted")), "RouteNotAccepted",
-         "HTTPRoute svc-httproute: Accepted is False by Gateway gw, Because: of that"),
+         "HTTPRoute svc-httproute at svc-gateway: not Accepted, Because: of that"),
         ("svc-httproute", of_parent(condition("ResolvedRefs")), "RouteNotAccepted",
-         "HTTPRoute svc-httproute: ResolvedRefs is False by Gateway gw, Because: of that"),
+         "HTTPRoute svc-httproute at svc-gateway: not ResolvedRefs, Because: of that"),
         ("svc-pool", of_parent(condition("Accepted", observed=None)), "PoolNotAccepted",
-         "InferencePool svc-pool: Accepted is False by Gateway gw, Because: of that"),
-        ("svc-pool", of_parent({"type": "Accepted", "status": "False"}, name=""), "PoolNotAccepted",
-         "InferencePool svc-pool: Accepted is False"),
+         "InferencePool svc-pool at svc-gateway: not Accepted, Because: of that"),
+        ("svc-pool", of_parent({"type": "Accepted", "status": "False"}), "PoolNotAccepted",
+         "InferencePool svc-pool at svc-gateway: not Accepted, no reason given"),
     ],
 )  # fmt: skip
 def test_false_condition_makes_service_inactive(
     name: str, look: Any, reason: str, message: str
 ) -> None:
-    assert PLAN.routing is not None
-    assert find_rejection(PLAN.routing, {name: look}) == (reason, message)
-    status = service_status(PLAN, {"svc-inference-0": READY}, routing={name: look})
+    assert find_rejection(PLAN, {name: look}) == (reason, message)
+    status = service_status(PLAN, {"svc-inference-0": READY, name: look})
     assert status["conditions"][1] == {
         "type": "Active",
         "status": "False",
@@ -73,25 +72,26 @@ def test_false_condition_makes_service_inactive(
         of_parent(condition("Accepted", "True")),
         of_parent(condition("Accepted", "Unknown")),
         of_parent(condition("Exported")),  # none that requests depend on
+        of_parent(condition("Accepted"), name="another"),
         of_parent(condition("Accepted", observed=1)),  # speaks of an older spec
         {**of_parent(condition("Accepted", observed=1)), "metadata": {"generation": 2.0}},
     ],
 )
 def test_missing_or_outdated_condition_is_ignored(look: Any) -> None:
-    assert PLAN.routing is not None
-    assert find_rejection(PLAN.routing, {"svc-httproute": look, "svc-pool": look}) is None
-    status = service_status(PLAN, {"svc-inference-0": READY}, routing={"svc-httproute": look})
+    assert find_rejection(PLAN, {"svc-httproute": look, "svc-pool": look}) is None
+    status = service_status(PLAN, {"svc-inference-0": READY, "svc-httproute": look})
     assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
 
 
 def test_unready_pods_take_precedence_over_route() -> None:
-    refused = {"svc-httproute": of_parent(condition("Accepted"))}
-    status = service_status(PLAN, {"svc-inference-0": {"status": {}}}, routing=refused)
+    refused = of_parent(condition("Accepted"))
+    live = {"svc-inference-0": {"status": {}}, "svc-httproute": refused}
+    status = service_status(PLAN, live)
     assert status["conditions"][1]["reason"] == "InferenceServiceProcessing"
 
 
 def test_pool_without_route_is_ignored() -> None:
-    alone = plan_of(routed(httproute=None)).routing
-    assert alone is not None
-    assert alone.route is None
+    alone = plan_of(routed(httproute=None))
+    assert alone.routing is not None
+    assert alone.routing.route is None
     assert find_rejection(alone, {"svc-pool": of_parent(condition("Accepted"))}) is None

@@ -60,9 +60,13 @@ def scheduled(status: str) -> Objects:
     return {"metadata": {}, "status": {"conditions": [condition]}}
 
 
-def seen(plan: ServicePlan, *args: Any, **more: Any) -> dict[str, Any]:
+def with_group(plan: ServicePlan, live: Objects, pod_group: Any) -> Objects:
+    return {**live, plan.service: pod_group}
+
+
+def seen(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, Any]:
     """Phases of the roles, and `status reason` of the conditions."""
-    status = service_status(plan, *args, **more)
+    status = service_status(plan, with_group(plan, live, pod_group))
     return {
         **{name: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
            for name, each in status["components"].items()},
@@ -135,12 +139,16 @@ def test_active_condition_has_latest_scheduler_message(disaggregated: ServicePla
         {"type": "Scheduled", "message": "no", "lastTransitionTime": "2026-01-03T00:00:00Z"},
     ]
     live = lws(ROLLING, ROLLING, ROLLING)
-    told = service_status(disaggregated, live, phase("Inqueue", conditions=conditions))
+    told = service_status(
+        disaggregated, with_group(disaggregated, live, phase("Inqueue", conditions=conditions))
+    )
     assert told["conditions"][1]["message"] == "new"
     # Volcano leaves the condition in place when the gang runs.
-    later = service_status(disaggregated, live, phase("Running", conditions=conditions))
+    later = service_status(
+        disaggregated, with_group(disaggregated, live, phase("Running", conditions=conditions))
+    )
     assert later["conditions"][1]["reason"] == "InferenceServiceProcessing"
-    silent = service_status(disaggregated, live, phase("Inqueue"))
+    silent = service_status(disaggregated, with_group(disaggregated, live, phase("Inqueue")))
     assert silent["conditions"][1]["message"] == "the PodGroup is Inqueue"
 
 
@@ -207,7 +215,7 @@ def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
 def test_known_failures_set_failed_condition(disaggregated: ServicePlan) -> None:
     live = lws(READY, READY, READY)
     why = {"deepseek-r1-disagg-decode-1": "OOMKilled", "another-service-0": "no business of ours"}
-    status = service_status(disaggregated, live, phase("Running"), why)
+    status = service_status(disaggregated, with_group(disaggregated, live, phase("Running")), why)
     assert status["components"]["decode"]["phase"] == "Failed"
     assert status["components"]["prefill"]["phase"] == "Running"
     assert status["conditions"][2] == {

@@ -23,13 +23,9 @@ STAGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 def test_status_of_recorded_objects(stage: dict[str, Any]) -> None:
     (args,) = load(stage["service"])
-    said = service_status(
-        plan_service(args),
-        stage["sets"],
-        stage["podGroup"],
-        stage.get("failures"),
-        stage.get("routing"),
-    )
+    plan = plan_service(args)
+    live = {**stage["sets"], plan.service: stage["podGroup"], **(stage.get("routing") or {})}
+    said = service_status(plan, live, stage.get("failures"))
     assert said == stage["status"]
 
 

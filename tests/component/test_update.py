@@ -14,7 +14,7 @@ from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import update_run
-from fusioninfer_pulumi.component.cluster_access import LiveState
+from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.kube.client import UnreadableError
 
@@ -205,7 +205,7 @@ def test_later_list_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) ->
         running.problem = UnreadableError("no answer") if running.lists % 2 else None
         return running.list(*where[3:])
 
-    monkeypatch.setattr(LiveState, "listed", sometimes)
+    monkeypatch.setattr(Cluster, "listed", sometimes)
     run(running, tagged("b"), rollout={"timeout": "20s"})
     assert running.lowest == 2
 
@@ -321,7 +321,7 @@ def test_level_serving_waits_for_gateways(
         }
         return {names[kind]: {"metadata": {}, "status": status} for kind in kinds}
 
-    monkeypatch.setattr(LiveState, "listed", listed)
+    monkeypatch.setattr(Cluster, "listed", listed)
     manifest = awaited() if router else service(role(), wait={"level": "Serving"})
     deployment = stack.engine.run(lambda: InferenceService("svc", manifest) and None)
     assert deployment.outputs[-1][1]["observed"]["served"]

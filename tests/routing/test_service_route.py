@@ -90,9 +90,11 @@ def test_clients_reach_the_route_and_without_one_the_service() -> None:
 def test_route_that_is_not_accepted_is_the_services_refusal() -> None:
     plan = plan_of(behind_service())
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
-    state = {"status": {"parents": [{"parentRef": {"name": "gw"}, "conditions": [condition]}]}}
+    state = {
+        "status": {"parents": [{"parentRef": {"name": "my-gateway"}, "conditions": [condition]}]}
+    }
     assert plan.routing is not None
-    (reason, _) = find_rejection(plan.routing, {"svc-httproute": state}) or ("", "")
+    (reason, _) = find_rejection(plan, {"svc-httproute": state}) or ("", "")
     assert reason == "RouteNotAccepted"
 
 
