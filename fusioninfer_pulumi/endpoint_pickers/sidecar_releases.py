@@ -18,7 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
     split_image,
 )
-from fusioninfer_pulumi.engines._engine_images import version_text
+from fusioninfer_pulumi.engines.engine_images import version_text
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 

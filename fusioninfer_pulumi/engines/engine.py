@@ -18,7 +18,6 @@ from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
-from fusioninfer_pulumi.engines._engine_images import Image
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,
@@ -27,6 +26,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     integer,
     parse_json,
 )
+from fusioninfer_pulumi.engines.engine_images import Image
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 

@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._engine_images import Version
 from fusioninfer_pulumi.engines.engine import (
     UNSUPPORTED_BY_ENGINE,
     Argument,
@@ -28,6 +27,7 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
     Word,
 )
+from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.engines.launchers import check_nodes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE

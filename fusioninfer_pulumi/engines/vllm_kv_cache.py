@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
-from fusioninfer_pulumi.engines._engine_images import Version, version_text
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
 from fusioninfer_pulumi.engines.engine import (
@@ -21,6 +20,7 @@ from fusioninfer_pulumi.engines.engine import (
     PairState,
     Transfer,
 )
+from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
 

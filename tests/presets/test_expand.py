@@ -9,7 +9,7 @@ import pytest
 
 import fusioninfer_pulumi.capacity_package
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
-from fusioninfer_pulumi.engines._engine_images import read_image
+from fusioninfer_pulumi.engines.engine_images import read_image
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
 from fusioninfer_pulumi.loading.validate import to_manifest
 from fusioninfer_pulumi.plan.service_objects import render
