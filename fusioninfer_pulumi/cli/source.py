@@ -178,7 +178,9 @@ def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, A
     rendered: list[Mapping[str, Any]] = [] if document.has_errors else list(render(plan))
     if source.objects is None:
         return rendered
-    registered = [item for item in source.objects if _service_of(item) == plan.service]
+    registered: list[Mapping[str, Any]] = [
+        item for item in source.objects if _service_of(item) == plan.service
+    ]
     if sum(other.service == plan.service for other in source.plans) == 1:
         return registered
     wanted = set(map(_identity, rendered))
