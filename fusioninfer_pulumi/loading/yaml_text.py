@@ -87,6 +87,16 @@ _Loader.add_implicit_resolver(
 )
 
 
+_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _joined_surrogates(text: str) -> str:
+    """Join JSON's escaped surrogate pairs, which YAML does not support."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
+
+
 def _unsupported(loader: Any, node: yaml.Node) -> Any:
     del loader
     raise _at(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
@@ -113,6 +123,7 @@ def documents(text: str) -> Iterator[Any]:
 def _documents(text: str) -> Iterator[Any]:
     loader = None
     try:
+        text = _joined_surrogates(text)
         _measure(text)
         loader = _Loader(text)
         while loader.check_node():

@@ -253,7 +253,15 @@ def test_deeply_nested_python_structure_is_rejected() -> None:
         load(service(role(template=template(affinity=deep))))
 
 
+CHARACTERS = "\N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}"
 TEMPLATE = "looks like a template (Helm's, for example): render it first"
+
+
+def test_escaped_surrogate_pairs_in_json_are_joined() -> None:
+    written = json.dumps({"a": CHARACTERS})
+    assert "\\ud83d" in written
+
+    assert list(documents(written)) == [{"a": CHARACTERS}]
 
 
 @pytest.mark.parametrize(
