@@ -51,6 +51,14 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.remove_nodes(after - before)
 
 
+@pytest.fixture(scope="module")
+def room(cluster: Cluster) -> Iterator[str]:
+    """A namespace for objects that are never stored."""
+    name = cluster.new_namespace()
+    yield name
+    cluster.delete_namespace(name)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,

@@ -16,9 +16,6 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 
-#: Kinds of which this cluster has no definition: those of Istio and of GKE.
-FOREIGN_KINDS = ("DestinationRule", "HealthCheckPolicy", "GCPBackendPolicy")
-
 IMAGES = {
     "1.2": "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
     "1.5": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",

@@ -11,27 +11,6 @@ from e2e.engine.services import GROUPS, SETS, TWO_NODES, Stack, rendered, role
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
-@pytest.mark.proves("`refresh` and `up` repair objects edited or deleted by hand")
-def test_manual_changes_are_repaired(stack: Stack) -> None:
-    stack.cluster.add_nodes(2)
-    stack.deploy(role())
-    stack.cluster.delete(SETS, "svc-serve-1", stack.namespace)
-    stack.cluster.wait(lambda: len(stack.lws()) == 2, 60, "the deletion")
-    path = stack.cluster.resource(SETS).path("svc-serve-0", stack.namespace)
-    patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1skipAwait"}]
-    stack.cluster.request(
-        "PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"}
-    )
-    stack.refresh().assert_succeeded()
-    stack.up().assert_succeeded()
-    live = stack.lws()
-    assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
-    for each in live.values():
-        assert each["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
-    assert stack.ready() == {"serve": 3}
-    assert stack.preview() == {}
-
-
 @pytest.mark.proves(
     "A deleted PodGroup or Service returns without restarts; edited images conflict until forced"
 )

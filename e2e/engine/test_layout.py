@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -34,17 +33,6 @@ def test_per_role_create_and_image_change(stack: Stack, replicas: int, *, gang: 
     assert stack.preview() == {}
     stack.down().assert_succeeded()
     assert stack.remaining_objects() == []
-
-
-@pytest.mark.proves("A PerRole gang without a spare node updates in place")
-def test_gang_without_spare_node_updates_in_place(stack: Stack) -> None:
-    stack.cluster.add_nodes(6)
-    stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **PER_ROLE)
-    with stack.min_ready_replicas() as least:
-        # Slow pods: `lowest` would miss one that is ready again at once.
-        stack.deploy(role(replicas=3, gpus=8, tag="2", behaviour="slow", **TWO_NODES), **PER_ROLE)
-    assert least["serve"] == 2, least
-    assert set(stack.tags().values()) == {"2"}
 
 
 @pytest.mark.parametrize("unavailable", [0, 1])
@@ -139,36 +127,6 @@ def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> No
     kept = stack.lws()["svc-serve"]["metadata"]["uid"] == before
     assert kept == (strategy == "AllAtOnce")
     assert stack.preview() == {}
-
-
-@pytest.mark.proves("Recreate raises nodeCount of an all-or-nothing PerRole gang")
-def test_recreate_raises_node_count(stack: Stack) -> None:
-    stack.cluster.add_nodes(6)
-    anew: dict[str, Any] = {**PER_ROLE, "rollout": {"strategy": "Recreate", "timeout": "60s"}}
-    for count in (2, 3):
-        spread: dict[str, Any] = {"multinode": {"nodeCount": count, "launcher": "none"}}
-        stack.deploy(role(replicas=2, gpus=8, **spread), **anew)
-        assert stack.ready() == {"serve": 2}
-        assert len(stack.pods()) == 2 * count
-
-
-@pytest.mark.proves("With PerRole, `up` does not wait for unschedulable optional replicas")
-def test_only_the_minimum_fits(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    more: dict[str, Any] = {
-        **PER_ROLE,
-        "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"serve": 2}}},
-    }
-    stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **more)
-    assert stack.output("status")["components"]["serve"]["readyReplicas"] in (1, 2)
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 2}, 60, "replicas")
-    stack.deploy(role(replicas=3, gpus=8, tag="2", **TWO_NODES), **more)
-    time.sleep(15)
-    # Only the third, which does not run, has the new image.
-    assert stack.tags() == {"svc-serve-0": "1", "svc-serve-1": "1", "svc-serve-2": "2"}
-    assert stack.ready() == {"serve": 2}
-    stack.cluster.add_nodes(2)
-    stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "the update goes on")
 
 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
