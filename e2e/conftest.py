@@ -17,11 +17,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )
-    parser.addoption(
-        "--write-dashboards",
-        action="store_true",
-        help="write what dashboards showed under load, for the pictures of the docs",
-    )
     parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
 
 

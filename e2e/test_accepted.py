@@ -17,12 +17,20 @@ import yaml
 from e2e import checks, inputs
 from e2e.dry_runs import DryRuns, distinct
 from e2e.harness import Cluster, Object
-from e2e.test_modelplane import FORMS as MODELPLANE
 from fusioninfer_pulumi import loads, plan_service, render
 from importers.tests import kthena_samples as samples
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
-from importers.tests.modelplane_samples import cache, model_service
+from importers.tests.modelplane_samples import (
+    cache,
+    cached,
+    engine,
+    member,
+    model_service,
+    paired,
+    released,
+    template,
+)
 from tests.page_blocks import blocks
 
 Build = Callable[[], list[Object]]
@@ -85,6 +93,34 @@ WEIGHTED = (
     samples.server("new", {"modelserving.volcano.sh/name": "next"}),
     samples.route(samples.rule(*WEIGHTS), parentRefs=[{"name": "gateway"}]),
 )
+SERVE = ["vllm", "serve", "/mnt/models"]
+NAMED = "--served-model-name=m"
+
+
+def modelplane_gang() -> Object:
+    """A Leader and a Worker whose commands name the path of the cache."""
+    own = template(NAMED, command=SERVE)
+    for container in own["spec"]["containers"]:
+        container["args"] = [NAMED]
+    members = member("Leader", template=own), member("Worker", template=own, worker={"nodes": 1})
+    return released(engine("main", *members), modelCacheRef={"name": "cache"})
+
+
+def modelplane_phases() -> Object:
+    """Prefill and decode on one cache."""
+    document = paired(modelCacheRef={"name": "cache"})
+    for its in document["spec"]["template"]["spec"]["engines"]:
+        (container,) = its["members"][0]["template"]["spec"]["containers"]
+        container["args"] = [NAMED, "--model=/mnt/models"]
+    return document
+
+
+MODELPLANE = {
+    "one pod": cached(NAMED, command=SERVE, replicas=2),
+    "a gang": modelplane_gang(),
+    "prefill and decode": modelplane_phases(),
+}
+
 PAGE = inputs.ROOT / "docs" / "operations.md"
 CACHED = (cache(authSecret={"name": "hub"}, revision="v1"), model_service())
 STORIES = {

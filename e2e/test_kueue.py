@@ -220,22 +220,6 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     assert said()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
 
 
-@pytest.mark.proves("LeaderReady and exclusive topologies start under Kueue")
-@pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
-def test_late_workers_start_under_kueue(queues: Cluster, way: str) -> None:
-    namespace = queues.new_namespace()
-    open_queue(queues, namespace, 32)
-    if way == "startupPolicy":
-        role = inputs.role("inference", "worker", 1, 4, startupPolicy="LeaderReady")
-        service = queued(inputs.service("svc", role))
-    else:
-        service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 4)))
-        key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-        service["metadata"]["annotations"] = {key: CASE}
-    put(queues, namespace, service)
-    await_images(queues, namespace, {"svc-inference-0": IMAGE})
-
-
 @pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
 def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     label = "kueue.x-k8s.io/queue-name"
