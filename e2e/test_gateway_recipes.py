@@ -96,7 +96,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize(("file", "name"), cases())
+@pytest.mark.parametrize(("file", "name"), list(cases()))
 def test_objects_for_gateways_are_accepted(
     cluster: Cluster, namespace: str, file: str, name: str
 ) -> None:
