@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -16,7 +15,6 @@ from pulumi.runtime import rpc, settings
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import resource_pb2
 
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
@@ -25,17 +23,8 @@ _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 
 
-@dataclass(frozen=True)
-class CollectedService:
-    """A component that a program run by the command line has created."""
-
-    name: str
-    args: InferenceServiceArgs
-    plan: ServicePlan
-
-
-#: Components append themselves to it if it is a list.
-collect_services: ContextVar[list[CollectedService] | None] = ContextVar(
+#: Components append their names and plans to it if it is a list: the command line runs the program.
+collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
     "collect_services", default=None
 )
 

@@ -15,7 +15,6 @@ from samples import role
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import ProgramError, Recording
-from fusioninfer_pulumi.cli.program import parent_process as run_module
 
 Run = Callable[..., Recording]
 
@@ -134,22 +133,6 @@ def test_findings_of_each_service_name_its_line(
         "project/__main__.py:10",
         "project/__main__.py:11",
     }
-
-
-def test_program_that_prints_too_much_is_killed(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run_module, "_MOST_PRINTED", 1 << 20)
-    folder.write("__main__.py", "while True:\n    print('again')\n")
-    assert folder.fails() == "the program prints more than 1 MiB"
-    assert capfd.readouterr().err.startswith("again\n")
-
-
-def test_escape_sequences_of_a_program_are_removed(
-    run: Run, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run("print('a\\x1b[31mred\\x1b[0m\\x1b]0;title\\x07\\x08b\\tc')\n")
-    assert capfd.readouterr().err == "aredb\tc\n"
 
 
 def test_secret_that_is_printed_first_is_masked(

@@ -51,18 +51,16 @@ def test_main_is_a_file(folder: Folder) -> None:
             "name: a\nruntime: {name: go}\n",
             f"Pulumi.yaml: runtime is go, {UNREADABLE}",
         ),
-        ("name: a\n", "Pulumi.yaml: runtime is missing"),
+        ("name: a\n", f"Pulumi.yaml: runtime is missing, {UNREADABLE}"),
         ("runtime: python\n", "Pulumi.yaml: name is missing"),
         ("", "Pulumi.yaml: name is missing"),
         ("- a\n", "Pulumi.yaml: must be one YAML mapping"),
         (
             "name: a\nruntime: python\nmain: gone\n",
-            "Pulumi.yaml: main is gone, which does not exist",
+            "Pulumi.yaml: gone does not exist",
         ),
-        ("name: a\nruntime: python\nmain: 1\n", "Pulumi.yaml: main must be a path"),
         ("name: a\nruntime: python\nconfig: [a]\n", "Pulumi.yaml: config must be a mapping"),
-        ("name: a\nruntime: python\n", "no __main__.py in this directory"),
-        ("name: a\nruntime: python\nmain: .\n", "no __main__.py in ."),
+        ("name: a\nruntime: python\n", "Pulumi.yaml: __main__.py does not exist"),
     ],
 )
 def test_projects_that_cannot_be_run(folder: Folder, content: str, message: str) -> None:

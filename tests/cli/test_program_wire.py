@@ -28,16 +28,17 @@ def sent(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(0, 160, 2))
-def test_spec_sent_between_processes_has_the_same_plan(seed: int) -> None:
+def test_plan_sent_between_processes_renders_the_same_objects(seed: int) -> None:
     try:
         services = loads(json.dumps(draw_service(seed).documents[0]))
     except InvalidServiceError:
         pytest.skip("drawn to be refused")
     for args in services:
-        here, there = plan_service(args), plan_service(sent(args))
-        assert there.findings == here.findings
-        if not errors(here.findings):
-            assert list(render(there)) == list(render(here))
+        plan = plan_service(args)
+        there = sent(plan)
+        assert there.findings == plan.findings
+        if not errors(plan.findings):
+            assert list(render(there)) == list(render(plan))
 
 
 def test_known_text_replaces_its_output(output: Callable[[Any], Any]) -> None:

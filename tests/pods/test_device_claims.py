@@ -100,7 +100,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         claiming({"name": "a", "claimName": "x", "count": 2}),
-        [f"{AT}[0].count: belongs to deviceClassName"],
+        [f"{AT}[0].count: has no effect without deviceClassName; remove it"],
     ),
     (
         claiming(GPUS, GPUS),

@@ -80,11 +80,6 @@ def test_every_user_template_is_read() -> None:
         (VLLM, "--enable-lora --max-lora-rank=1", ["error argument-value-invalid args[2]"]),
         ("vllm/vllm-openai:v0.12.0", "--enable-lora --max-lora-rank=1", []),
         ("vllm/vllm-openai:latest", "--enable-lora --max-lora-rank=1", []),
-        (
-            "vllm/vllm-openai:latest",
-            "--enable-lora --max-lora-rank=48",
-            ["warning argument-value-invalid args[2]"],
-        ),
         (SGLANG, "--lora-paths a=/a b=/b", []),
     ],
 )

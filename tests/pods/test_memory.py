@@ -50,25 +50,6 @@ def test_ranks_of_one_pod_need_shared_memory(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest, Severity.WARNING) == at
 
 
-@pytest.mark.parametrize("release", ["v0.32.0", "v0.31.0"])
-@pytest.mark.parametrize(
-    ("args", "fields"),
-    [
-        (("-tp", "2"), {"multinode": nodes(2, launcher="multiprocessing")}),
-        (("-dp", "2"), {"multinode": nodes(2, launcher="data-parallel")}),
-        (("-dp", "8"), {}),
-    ],
-    ids=["multiprocessing", "data-parallel", "copies"],
-)
-def test_one_rank_in_each_pod_needs_it_where_ranks_span_pods(
-    args: tuple[str, ...], fields: Any, release: str
-) -> None:
-    image = {"image": f"vllm/vllm-openai:{release}"}
-    manifest = one(*args, mounts=image, **fields)
-    wanted = [f"{SERVING}.volumeMounts"] if release == "v0.32.0" else []
-    assert of("shared-memory-missing", manifest, Severity.WARNING) == wanted
-
-
 @pytest.mark.parametrize(
     "manifest",
     [

@@ -128,12 +128,12 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         cached({"claimName": "x", "job": {"backoffLimit": 1}}),
-        ["model.cache.job: has no effect without warmUp; remove it"],
+        ["model.cache.job: has no effect with warmUp: false; remove it"],
     ),
     (
         cached({"claimName": "x", "mountModel": True, "readOnly": False}),
-        ["model.cache.mountModel: has no effect without warmUp; remove it",
-         "model.cache.readOnly: has no effect without warmUp; remove it"],
+        ["model.cache.mountModel: has no effect with warmUp: false; remove it",
+         "model.cache.readOnly: has no effect with warmUp: false; remove it"],
     ),
     (
         cached({"storage": {"size": "0"}, "warmUp": True}),

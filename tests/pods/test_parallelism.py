@@ -119,7 +119,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         split({"dataLocal": 2}),
-        ["roles[0].parallelism.dataLocal: needs data: the copies over all pods of a replica"],
+        ["roles[0].parallelism.dataLocal: has no effect without data; remove it"],
     ),
     (
         split({"pipeline": 2, "data": 4}),
@@ -225,7 +225,7 @@ def test_arithmetic_names_the_users_sizes(
         ({"data": 5, "dataLocal": 4}, None, ".dataLocal: must divide data (5), got 4"),
         ({"tensor": 4, "data": 8, "dataLocal": 4}, 3, ".dataLocal: makes replicas of data 8"),
         ({"tensor": 4, "pipeline": 2, "data": 2}, None, ".pipeline: together with data (2) does"),
-        ({"tensor": 4, "dataLocal": 4}, None, ".dataLocal: needs data"),
+        ({"tensor": 4, "dataLocal": 4}, None, ".dataLocal: has no effect without data"),
     ],
 )
 def test_rejected_sizes_have_one_finding(given: dict[str, int], count: int | None, at: str) -> None:

@@ -94,14 +94,11 @@ def test_sidecar_listens_for_every_rank() -> None:
 REFUSED: dict[str, tuple[Manifest, str]] = {
     "one rank": (
         routed(ranked(parallelism={"portPerRank": True})),
-        "roles[1].parallelism.portPerRank: needs data of at least 2; set it, or remove this",
+        "roles[1].parallelism.portPerRank: has no effect without data; remove it",
     ),
     "more than a pool's ports": (
         routed(ranked(parallelism={"data": 16, "portPerRank": True})),
-        (
-            "roles[1].parallelism.portPerRank: gives the pods 16 ports, and an InferencePool has "
-            "at most 8; set data to 8 or less and raise replicas, or remove this"
-        ),
+        "roles[0]: InferencePool svc-pool: spec.targetPorts: must have at most 8 items, got 16",
     ),
     "ranks in several pods": (
         routed(ranked(parallelism={"data": 8, "dataLocal": 4, "portPerRank": True})),

@@ -1,9 +1,9 @@
 """The process that runs a program, which may end, hang or print as it likes.
 
 The SDK runs with a subclass of its mock monitor. `tests/cli/test_program_sdk.py` tests
-what is taken from it beyond that: `Output.secret`, `Output.__getattr__`, `Output.__getitem__` and
-`runtime.invoke_output` are replaced in this process, and `SETTINGS.callbacks` keeps transforms.
-Without it the SDK opens a gRPC server, for an engine that would call them back.
+what is taken from it beyond that: `Output.secret` and `runtime.invoke_output` are replaced in this
+process, and `SETTINGS.callbacks` keeps transforms. Without it the SDK opens a gRPC server, for an
+engine that would call them back.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ import runpy
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pulumi.runtime
 from pulumi import Output
 from pulumi.errors import RunError
-from pulumi.output import UNKNOWN, Unknown
 from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program.parent_process import Request
-from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_FAILED,
-    ProgramError,
+    ProgramService,
+    Recording,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import CollectedService, collect_services
-from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 T = TypeVar("T")
 
@@ -57,14 +58,6 @@ _SERIALISING = "While processing resource: "
 _SHORTEST_SECRET = 3
 
 
-#: Fields that the API server sets in metadata, Services and claims, in the SDK and in YAML.
-_SERVER_SET = frozenset(
-    {"cluster_ip", "cluster_ips", "ip_families", "ip_family_policy", "volume_name",
-     "creation_timestamp", "generation", "resource_version", "uid",
-     "creationTimestamp", "resourceVersion"}
-)  # fmt: skip
-
-
 def main(connection: Connection, request: Request) -> None:
     """Runs the program and sends what it registers, or why it failed.
 
@@ -73,11 +66,8 @@ def main(connection: Connection, request: Request) -> None:
         request: What to run.
     """
     os.setsid()  # the processes that the program starts are ended with it
-    printed = os.open(request.printed, os.O_WRONLY | os.O_APPEND)
-    Path(request.printed).unlink()  # it may contain secrets: none remains if the command is killed
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    os.close(printed)
+    for stream in (1, 2):
+        os.dup2(request.printed.fileno(), stream)
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )
@@ -99,12 +89,11 @@ def main(connection: Connection, request: Request) -> None:
             os._exit(1)
 
     faulthandler.dump_traceback_later(request.limit)
-    recorder = Recorder(request.secrets, request.project)
     try:
-        services = _run(request.project, request.config, recorder, send)
-        outcome: Any = recorder.outcome(services)
+        outcome: Any = _run(request, send)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
-        outcome = _failure(problem, request.project.root).findings
+        *first, last = _failure(problem, request.project.root)
+        outcome = (*first, replace(last, frames=_frames(problem, request.project.root)))
     send(outcome)
 
 
@@ -129,11 +118,11 @@ async def _known(output: Output[Any]) -> Any:
     return None
 
 
-def _run(
-    project: Project, config: StackConfig, recorder: Recorder, send: Callable[[str], None]
-) -> list[CollectedService]:
-    """Runs a program; returns its InferenceService components, and raises what it raises."""
-    services: list[CollectedService] = []
+def _run(request: Request, send: Callable[[str], None]) -> Recording:
+    """Runs a program; returns what it registers, and raises what it raises."""
+    project, config = request.project, request.config
+    recorder = Recorder(request.secrets, project)
+    services: list[tuple[str, ServicePlan]] = []
     collect_services.set(services)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -153,19 +142,13 @@ def _run(
     )
     SETTINGS.callbacks = recorder
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
-    replacements: dict[tuple[Any, str], Any] = {
-        (Output, "__getattr__"): _with_server_set(Output.__getattr__),
-        (Output, "__getitem__"): _with_server_set(Output.__getitem__),
-        (Output, "secret"): staticmethod(_sending(Output.secret, send)),
-        (pulumi.runtime, "invoke_output"): recorder.invoke_output,
-        (pulumi.runtime, "invoke_output_single"): recorder.invoke_output,
-    }
-    for (holder, name), replacement in replacements.items():
-        setattr(holder, name, replacement)
+    setattr(Output, "secret", staticmethod(_sending(Output.secret, send)))  # noqa: B010  # mypy
+    for name in ("invoke_output", "invoke_output_single"):
+        setattr(pulumi.runtime, name, recorder.invoke_output)
 
     def body() -> None:
         pulumi.runtime.register_stack_transformation(recorder.constructed)
-        with contextlib.suppress(SystemExit), _failing_exits():
+        with _failing_exits():
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
 
@@ -173,34 +156,34 @@ def _run(
             else:
                 runpy.run_path(str(project.program), run_name="__main__")
 
-    with contextlib.suppress(SystemExit), _failing_exits():
+    with _failing_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(body))
         # Log messages and other tasks that nothing awaits may finish.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
-    return services
+    return Recording(
+        tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
+        tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
+        tuple(recorder.findings.values()),
+        config.encrypted,
+    )
 
 
 class _Executor(ThreadPoolExecutor):
-    """Makes the SDK's calls to the monitor at once, so that their order is always the same.
+    """Makes the SDK's calls to the monitor in the event loop, so that their order is the same.
 
-    A call that waits for a transform continues in the event loop. Functions of the program run in
-    threads.
+    Functions of the program run in threads.
     """
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         if not str(getattr(fn, "__module__", "")).startswith("pulumi."):
             return super().submit(fn, *args, **kwargs)
-        future: Future[T] = Future()
-        try:
-            result = fn(*args, **kwargs)
-        except Exception as problem:  # noqa: BLE001  # belongs to whoever awaits the future
-            future.set_exception(problem)
-            return future
-        if inspect.iscoroutine(result):
-            return asyncio.run_coroutine_threadsafe(result, asyncio.get_running_loop())
-        future.set_result(result)
-        return future
+
+        async def call() -> T:
+            result: Any = fn(*args, **kwargs)
+            return cast("T", await result if inspect.isawaitable(result) else result)
+
+        return asyncio.run_coroutine_threadsafe(call(), asyncio.get_running_loop())
 
 
 def _sending(
@@ -239,121 +222,77 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (form for form in forms if len(form) >= _SHORTEST_SECRET)
 
 
-def _with_server_set(read: Callable[[Any, Any], Output[Any]]) -> Callable[[Any, Any], Output[Any]]:
-    """Reads a field of an Output; one that the API server sets is unknown, not None.
-
-    The outputs of an object are its inputs here, so the SDK takes these fields for None. An unknown
-    field would make the whole structure unknown.
-    """
-
-    def field(structure: Any, name: str) -> Any:
-        if isinstance(structure, Unknown):
-            return UNKNOWN
-        is_mapping = isinstance(structure, Mapping)
-        value = structure.get(name) if is_mapping else getattr(structure, name)
-        return UNKNOWN if value is None else value
-
-    def reading(output: Output[Any], name: Any) -> Output[Any]:
-        if name not in _SERVER_SET:
-            return read(output, name)
-        return output.apply(lambda structure: field(structure, name), run_with_unknowns=True)
-
-    return reading
-
-
-class _ExitError(Exception):
-    """The program called `sys.exit` with a failure."""
-
-
 @contextlib.contextmanager
 def _failing_exits() -> Iterator[None]:
     """Converts a failing `sys.exit` to an error, because the SDK does not propagate it."""
     try:
         yield
     except SystemExit as exit_:
-        if not exit_.code:
-            raise
-        called = isinstance(exit_.code, int)
-        text = (
-            f"the program called sys.exit({exit_.code})" if called else f"SystemExit: {exit_.code}"
-        )
-        raise _ExitError(text) from exit_
+        if isinstance(exit_.code, int) and exit_.code:
+            raise RunError(f"the program called sys.exit({exit_.code})") from exit_
+        if exit_.code:
+            raise RunError(f"SystemExit: {exit_.code}") from exit_
 
 
-def _failure(problem: BaseException, root: Path) -> ProgramError:
+def _failure(problem: BaseException, root: Path) -> Iterator[Finding]:
     """Converts an exception of a program to findings, one for each line of its message."""
-    if isinstance(problem, ProgramError):
-        return problem
     if isinstance(problem, InvalidServiceError):
         # Those of the component are a RunError, too, and end with their rules.
-        titled = zip(problem.titles, problem.findings, strict=True)
-        lines = [f"{title}: {finding}" if title else str(finding) for title, finding in titled]
-        lines[:1] = [f"InvalidServiceError: {line}" for line in lines[:1]]
-        return ProgramError(
-            *(
-                replace(finding, location=(), converted=(), message=line)
-                for finding, line in zip(problem.findings, lines, strict=True)
-            ),
-            frames=_frames(problem, root),
-        )
-    message = str(problem)
+        for number, finding in enumerate(problem.findings):
+            title = problem.titles[number]
+            line = f"{title}: {finding}" if title else str(finding)
+            line = line if number else f"InvalidServiceError: {line}"
+            yield replace(finding, location=(), converted=(), message=line)
+        return
+    text = _named(problem)
     if isinstance(problem, RunError):
         # Meant to end a program without a traceback; the text of a missing config value has two
         # lines that belong together.
-        text = ": ".join(line.strip() for line in message.splitlines())
-        return ProgramError(error(PROGRAM_FAILED, (), text or "failed"))
-    text = _named(problem)
-    if isinstance(problem, SyntaxError) and problem.filename:
+        text = ": ".join(line.strip() for line in str(problem).splitlines())
+    elif isinstance(problem, SyntaxError) and problem.filename:
         place = f"{_relative(problem.filename, root) or problem.filename}:{problem.lineno}"
         text = f"{type(problem).__name__}: {problem.msg} ({place})"
-    elif message.startswith(_SERIALISING):
+    elif str(problem).startswith(_SERIALISING):
         # The SDK's text prints the whole property with all its values.
-        cause: BaseException = problem
+        cause = problem
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        text = f"resource {message.splitlines()[0].removeprefix(_SERIALISING)}: {_named(cause)}"
+        resource = str(problem).splitlines()[0].removeprefix(_SERIALISING)
+        text = f"resource {resource}: {_named(cause)}"
     elif isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
-    lines = [line for line in text.splitlines() if line]
-    frames = _frames(problem, root)
-    return ProgramError(*(error(PROGRAM_FAILED, (), line) for line in lines), frames=frames)
+    for line in filter(None, (text or "failed").splitlines()):
+        yield error(PROGRAM_FAILED, (), line)
 
 
 def _named(problem: BaseException) -> str:
     """An exception's type and text."""
-    message = str(problem)
-    if isinstance(problem, _ExitError):
-        return message
-    return f"{type(problem).__name__}: {message}" if message else type(problem).__name__
+    return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
 
 def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
-    """Frames of the user's files; where a task lost them, those of the exception's cause."""
-    seen: set[int] = set()
+    """The last frames of the user's files, without their text, which may contain a secret.
+
+    Where a task lost them, those of the exception's cause.
+    """
     current: BaseException | None = problem
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        if frames := _user_frames(traceback.extract_tb(current.__traceback__), root):
-            return frames
+    for _ in range(_MAX_FRAMES):
+        if current is None:
+            break
+        frames = tuple(
+            f"{path}:{frame.lineno}" + ("" if frame.name == "<module>" else f" in {frame.name}")
+            for frame in traceback.extract_tb(current.__traceback__)
+            if (path := _relative(frame.filename, root)) is not None
+        )
+        if frames:
+            return frames[-_MAX_FRAMES:]
         current = current.__cause__ or current.__context__
     return ()
 
 
-def _user_frames(frames: Iterable[traceback.FrameSummary], root: Path) -> tuple[str, ...]:
-    """The last frames of the user's files, without their text, which may contain a secret."""
-    return tuple(
-        f"{path}:{frame.lineno}" + ("" if frame.name == "<module>" else f" in {frame.name}")
-        for frame in frames
-        if (path := _relative(frame.filename, root)) is not None
-    )[-_MAX_FRAMES:]
-
-
 def _relative(file: str, root: Path) -> str | None:
-    """The path of a user's file; None for an installed package."""
-    if file.startswith("<"):  # <string>, <frozen runpy>: no file at all
+    """The path of a user's file; None for an installed package, and for <string>."""
+    path = Path(file)
+    if file.startswith("<") or "site-packages" in path.parts or not path.is_relative_to(root):
         return None
-    try:
-        path = Path(file).resolve().relative_to(root)
-    except (OSError, ValueError):
-        return None
-    return None if "site-packages" in path.parts else str(path)
+    return str(path.relative_to(root))

@@ -7,19 +7,17 @@ import importlib
 import multiprocessing
 import os
 import pickle
-import re
 import signal
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.program.project_files import (
     Project,
@@ -30,7 +28,6 @@ from fusioninfer_pulumi.cli.program.project_files import (
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_ENDED,
     ProgramError,
-    ProgramService,
     Recording,
     Secrets,
     masked,
@@ -46,12 +43,6 @@ _METHOD = "fork" if sys.platform == "linux" else "spawn"
 _GRACE = 1.0
 #: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
-#: Sequences that colour text or move the cursor, and control characters but for tab and newline.
-_CONTROL = re.compile(
-    r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?)|[\0-\x08\x0b-\x1f\x7f]"
-)
-#: Bytes that a program may print; a temporary file keeps them until it ends.
-_MOST_PRINTED = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -63,14 +54,14 @@ class Request:
         config: The configuration of the stack.
         secrets: What replaces secret values in objects.
         limit: Seconds after which the program is ended.
-        printed: The file for the output of the program and its child processes.
+        printed: Connection to the file for the output of the program and its child processes.
     """
 
     project: Project
     config: StackConfig
     secrets: Secrets
     limit: float
-    printed: str
+    printed: Connection
 
 
 def run_program(
@@ -104,48 +95,35 @@ def run_program(
     # Imported before the fork: several programs share the loaded SDK.
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     hidden: set[str] = set()
-    descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
-    with os.fdopen(descriptor, "rb") as printed:
+    with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as printed:
+        request = Request(project, config, secrets, limit, Connection(os.dup(printed.fileno())))
         try:
             with working(f"{folder}: running the program"):
-                request = Request(project, config, secrets, limit, path)
-                outcome = _outcome(child.main, request, hidden, printed)
+                outcome = _outcome(child.main, request, hidden)
         except ProgramError as problem:
             outcome = problem.findings
         finally:
-            Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
-            hidden = set() if secrets is Secrets.SHOWN else hidden
-            text = _CONTROL.sub("", printed.read().decode("utf-8", "replace"))
-            if text := masked(text, hidden):
+            if secrets is Secrets.SHOWN:
+                hidden.clear()
+            printed.seek(0)
+            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
-    if isinstance(outcome, tuple):
+    if not isinstance(outcome, Recording):
         raise ProgramError(*config.findings, *_masked(outcome, hidden))
-    before = Path.cwd()
-    os.chdir(project.program.parent)  # paths in specs are relative to it
-    try:
-        services = tuple(
-            ProgramService(
-                name,
-                file,
-                line,
-                provider,
-                # The component also knows what it collides with.
-                replace(plan_service(args, name), findings=_masked(findings, hidden)),
-            )
-            for name, args, findings, (file, line, provider) in outcome["services"]
-        )
-    finally:
-        os.chdir(before)
-    findings = (*config.findings, *_masked(outcome["findings"], hidden))
-    return Recording(outcome["objects"], services, findings, config.encrypted)
+    services = (
+        replace(item, plan=replace(item.plan, findings=_masked(item.plan.findings, hidden)))
+        for item in outcome.services
+    )
+    findings = (*config.findings, *_masked(outcome.findings, hidden))
+    return replace(outcome, services=tuple(services), findings=findings)
 
 
 def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
     return tuple(replace(finding, message=masked(finding.message, hidden)) for finding in findings)
 
 
-def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -> Any:
+def _outcome(main: Any, request: Request, hidden: set[str]) -> Any:
     """Runs the child process; the recording that it sends, or a tuple of errors.
 
     Secret values are added to `hidden` as they come.
@@ -159,15 +137,22 @@ def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -
         process.start()
     sender.close()
     outcome: Any = None
+    deadline = time.monotonic() + request.limit + _GRACE
     try:
-        for message in _listen(process, receiver, request.limit + _GRACE):
-            if os.fstat(printed.fileno()).st_size > _MOST_PRINTED:
-                text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
-                raise program_error(PROGRAM_ENDED, text)
-            if isinstance(message, str):
-                hidden.add(message)
-            elif message is not None:
-                outcome = message
+        while (left := deadline - time.monotonic()) > 0:
+            ended = process.exitcode is not None
+            if receiver.poll(_POLL):
+                try:
+                    message = pickle.loads(receiver.recv_bytes())  # noqa: S301  # our own process
+                except (EOFError, OSError):
+                    process.join(left)
+                    break
+                if isinstance(message, str):
+                    hidden.add(message)
+                else:
+                    outcome = message
+            elif ended:
+                break  # its own child processes may keep the connection open
         if outcome is None or process.exitcode is None:
             raise program_error(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
         return outcome
@@ -177,23 +162,6 @@ def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -
             os.killpg(process.pid, signal.SIGKILL)  # and what it started
         process.join()
         receiver.close()
-
-
-def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[Any]:
-    """Yields messages until the process ends or its time is over; None now and then."""
-    deadline = time.monotonic() + limit
-    while (left := deadline - time.monotonic()) > 0:
-        ended = process.exitcode is not None
-        if receiver.poll(_POLL):
-            try:
-                yield pickle.loads(receiver.recv_bytes())  # noqa: S301  # from our own process
-            except (EOFError, OSError):
-                process.join(left)
-                return
-        elif ended:
-            return  # its own child processes may keep the connection open
-        else:
-            yield None
 
 
 def _how_it_ended(status: int | None, limit: float) -> str:

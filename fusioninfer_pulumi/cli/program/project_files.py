@@ -19,14 +19,13 @@ from fusioninfer_pulumi.cli.program.recording import (
     SECRET,
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
+    ProgramError,
     program_error,
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
-#: Where a program starts when the entry point is a folder.
-_MAIN_MODULE = "__main__.py"
 #: Stack whose name a program sees when the project has no stack.
 _DEFAULT_STACK = "dev"
 #: Keys of a declaration in `Pulumi.yaml`; a mapping with any other key is a value.
@@ -79,31 +78,48 @@ def load_project(folder: Path) -> Project:
     """The project in a folder; raises ProgramError if it holds no program to run."""
     path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
     if path is None:
-        raise program_error(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
+        raise _invalid("no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
-    name = content.get("name")
+    name, runtime = content.get("name"), content.get("runtime")
     if not isinstance(name, str) or not name:
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: name is missing")
-    runtime = _read_runtime(path.name, content.get("runtime"))
-    config = content.get("config") or {}
-    # Before `stackConfigDir` existed, a plain string under `config` named that folder.
-    stacks = content.get("stackConfigDir") or (config if isinstance(config, str) else ".")
-    if isinstance(config, str):
-        config = {}
-    if not isinstance(config, dict):
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
-    root = folder.resolve()
-    program = _program(path, root, content.get("main"), runtime)
+        raise _invalid(f"{path.name}: name is missing")
+    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
+    if runtime not in ("python", "yaml"):
+        raise _invalid(
+            f"{path.name}: runtime is {runtime or 'missing'}, but only Python and YAML programs "
+            "can be read; run `pulumi preview`, or put the service into a manifest or a YAML "
+            "program"
+        )
+    root, declared = folder.resolve(), _config(path, content)
+    program = Path(str(content.get("main") or "."))
+    if (root / program).is_dir():
+        program /= "Main.yaml" if runtime == "yaml" else "__main__.py"
+        if runtime == "yaml" and not (root / program).is_file():
+            program = Path(path.name)
+    if not (root / program).is_file():
+        raise _invalid(f"{path.name}: {program} does not exist")
+    program = (root / program).resolve()
     return Project(
         root=root,
         name=name,
         program=program,
         runtime=runtime,
         content=_read_mapping(program)[0] if runtime == "yaml" else {},
-        stacks=root / str(stacks),
-        declared=config,
-        spelled=spelled.get("config") or {} if config else {},
+        stacks=root / str(content.get("stackConfigDir") or "."),
+        declared=declared,
+        spelled=spelled.get("config") or {},
     )
+
+
+def _invalid(text: str) -> ProgramError:
+    return program_error(PROJECT_FILE_INVALID, text)
+
+
+def _config(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    config = content.get("config") or {}
+    if not isinstance(config, dict):
+        raise _invalid(f"{path.name}: config must be a mapping")
+    return config
 
 
 def read_stack_config(project: Project, stack: str | None) -> StackConfig:
@@ -116,13 +132,10 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
     encrypted: dict[str, str] = {}
     if path is not None:
         content, spelled = _read_mapping(path)
-        block = content.get("config") or {}
-        if not isinstance(block, dict):
-            raise program_error(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
         if content.get("environment"):
             text = f"{path.name}: environment is ignored, because only Pulumi can open it"
             findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
-        for key, value in block.items():
+        for key, value in _config(path, content).items():
             full = _full_key(project.name, str(key))
             shown = _without_encrypted(value)
             values[full] = _text(shown, (spelled.get("config") or {}).get(str(key)))
@@ -143,50 +156,15 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
         contents = list(documents(text))
     except UnicodeDecodeError:
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: not UTF-8 text") from None
-    except OSError as problem:
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: {problem.strerror}") from None
-    except UnreadableError as problem:
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: {problem}") from None
+        raise _invalid(f"{path.name}: not UTF-8 text") from None
+    except (OSError, UnreadableError) as problem:
+        raise _invalid(f"{path.name}: {problem}") from None
     if not contents:
         return {}, {}
     if len(contents) > 1 or not isinstance(contents[0], dict):
-        raise program_error(PROJECT_FILE_INVALID, f"{path.name}: must be one YAML mapping")
+        raise _invalid(f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
     return contents[0], spelled
-
-
-def _read_runtime(file: str, runtime: Any) -> str:
-    name = runtime.get("name") if isinstance(runtime, dict) else runtime
-    if name is None:
-        raise program_error(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
-    if name not in ("python", "yaml"):
-        text = (
-            f"{file}: runtime is {name}, but only Python and YAML programs can be read; run "
-            "`pulumi preview`, or put the service into a manifest or a YAML program"
-        )
-        raise program_error(PROJECT_FILE_INVALID, text)
-    return str(name)
-
-
-def _program(file: Path, root: Path, main: Any, runtime: str) -> Path:
-    if main is not None and not isinstance(main, str):
-        raise program_error(PROJECT_FILE_INVALID, f"{file.name}: main must be a path")
-    entry = root / (main or ".")
-    if entry.is_dir():
-        if runtime == "yaml":
-            main_file = entry / "Main.yaml"
-            return (main_file if main_file.is_file() else file).resolve()
-        entry = entry / _MAIN_MODULE
-        if not entry.is_file():
-            raise program_error(
-                PROJECT_FILE_INVALID, f"no {_MAIN_MODULE} in {main or 'this directory'}"
-            )
-    elif not entry.is_file():
-        raise program_error(
-            PROJECT_FILE_INVALID, f"{file.name}: main is {main}, which does not exist"
-        )
-    return entry.resolve()
 
 
 def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
@@ -199,18 +177,16 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
         if short not in stacks:
             text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
-            raise program_error(PROJECT_FILE_INVALID, text)
+            raise _invalid(text)
         return short, stacks[short], []
     if len(stacks) == 1:
-        name, path = next(iter(stacks.items()))
-        return name, path, []
-    if not stacks:
-        return _DEFAULT_STACK, None, []
-    used = "running without config"
-    if _DEFAULT_STACK in stacks:
-        used = f"using {_DEFAULT_STACK}"
-    text = f"no stack selected, {used} (stacks: {names}); select one with --stack"
-    return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
+        return *next(iter(stacks.items())), []
+    findings = []
+    if stacks:
+        used = f"using {_DEFAULT_STACK}" if _DEFAULT_STACK in stacks else "running without config"
+        text = f"no stack selected, {used} (stacks: {names}); select one with --stack"
+        findings = [warning(STACK_NOT_CHOSEN, (), text)]
+    return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), findings
 
 
 def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
@@ -225,22 +201,16 @@ def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
             if field is not None:
                 values[full] = _text(declared[field], text.get(field) if text else None)
             elif full.startswith(f"{project.name}:"):
-                missing.append(f"'{key}'")
+                missing.append(str(key))
         elif declared is not None:
             values[full] = _text(declared, text)
     if missing:
-        kind = "value" if len(missing) == 1 else "values"
         names = ", ".join(sorted(missing))
-        text = f"stack '{stack}' is missing configuration {kind} {names}"
-        raise program_error(PROJECT_FILE_INVALID, text)
+        raise _invalid(f"stack '{stack}' is missing configuration values: {names}")
 
 
 def _full_key(project: str, key: str) -> str:
-    namespace, colon, name = key.partition(":")
-    if not colon:
-        return f"{project}:{key}"
-    # `project:config:key` is how the first versions of the CLI wrote keys.
-    return f"{namespace}:{name.removeprefix('config:')}"
+    return key if ":" in key else f"{project}:{key}"
 
 
 def _text(value: Any, spelled: Any) -> str:

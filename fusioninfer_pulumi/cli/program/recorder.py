@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,16 +30,14 @@ from fusioninfer_pulumi.cli.program.recording import (
     Secrets,
 )
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE, CollectedService
+from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml_text import documents, nodes
 
 _STACK = "pulumi:pulumi:Stack"
-_STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
-#: Resources that the engine expands into many objects.
-_EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
+_RELEASE = "kubernetes:helm.sh/v3:Release"
 _SECRET_DATA = ("data", "stringData")
 #: Largest whole number that protobuf keeps: all its numbers are floats.
 _EXACT = 2**53
@@ -55,47 +51,37 @@ class Recorder(MockMonitor):
     It is the resource monitor, and keeps the functions that the engine would call back. `Mocks`
     alone see neither parents nor whether a component is remote, nor which parts of a value are
     secret.
+
+    Attributes:
+        objects: The objects, with the positions of their constructors.
+        findings: The warnings by their texts.
+        places: File, line and provider of each InferenceService, by logical name.
     """
 
     def __init__(self, secrets: Secrets, project: Project) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
-        self._findings: list[tuple[int, Finding]] = []
+        self.objects: list[tuple[int, dict[str, Any]]] = []
+        self.findings: dict[str, Finding] = {}
+        self.places: dict[str, tuple[str, int | None, str]] = {}
         self._secrets = secrets
         self._project = project
-        self._objects: list[tuple[int, dict[str, Any]]] = []
-        self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
-        self._constructions = 0
+        self._positions: dict[tuple[str, str], int] = {}
         self._states: dict[str, Struct] = {}
-        self._parents: dict[str, str] = {}
-        self._services: list[tuple[int, tuple[str, int | None, str]]] = []
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
-        self._transforms: dict[str, list[str]] = {}  # by resource
+        self._transforms: dict[str, list[str]] = {}  # by resource, with those of its ancestors
         self._of_stack: list[str] = []
 
-    def outcome(self, services: Sequence[CollectedService]) -> dict[str, Any]:
-        """Returns what the program registered, in the order of constructors, not of calls."""
-        places = [place for _, place in sorted(self._services, key=itemgetter(0))]
-        findings: dict[str, Finding] = {}  # each text once
-        for _, finding in sorted(self._findings, key=itemgetter(0)):
-            findings.setdefault(finding.message, finding)
-        return {
-            "objects": tuple(item for _, item in sorted(self._objects, key=itemgetter(0))),
-            "services": [
-                (service.name, service.args, service.plan.findings, place)
-                for service, place in zip(services, places, strict=True)
-            ],
-            "findings": tuple(findings.values()),
-        }
-
-    def warn(self, rule: Rule, text: str, position: int | None = None) -> None:
-        """Keeps a warning, in one line; about a resource at the position of its constructor."""
+    def warn(self, rule: Rule, text: str) -> None:
+        """Keeps a warning, in one line."""
         finding = warning(rule, (), " ".join(text.split()))
-        self._findings.append((self._constructions if position is None else position, finding))
+        self.findings.setdefault(finding.message, finding)
+
+    def _warn_unknown(self, text: str) -> None:
+        self.warn(UNKNOWN_WITHOUT_PULUMI, text)
 
     def constructed(self, args: ResourceTransformationArgs) -> None:
         """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
-        self._constructed[args.type_, args.name].append(self._constructions)
-        self._constructions += 1
+        self._positions.setdefault((args.type_, args.name), len(self._positions))
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         """The resource's unique name, with the types of all its ancestors but the stack."""
@@ -108,40 +94,28 @@ class Recorder(MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        if urn in self._parents:
+        if urn in self._transforms:
             file, line = self._source(request)
             place = f" ({file}:{line})" if line else ""
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
-        self._parents[urn] = request.parent
-        self._transforms[urn] = [callback.token for callback in request.transforms]
         # The engine's order: transforms of the resource, its ancestors, then the stack.
-        tokens: list[str] = []
-        holder = urn
-        while holder:
-            tokens += self._transforms.get(holder, [])
-            holder = self._parents.get(holder, "")
-        tokens += self._of_stack
-        if tokens:
-            return self._transformed(urn, request, tokens)
-        return self._register(urn, request, request.object)
+        inherited = self._transforms.get(request.parent, [])
+        tokens = [*(callback.token for callback in request.transforms), *inherited]
+        self._transforms[urn] = tokens
+        return self._register(urn, request, [*tokens, *self._of_stack])
 
     def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
         """Reads something that exists: nothing of it is known here."""
         urn = self.make_urn(request.parent, request.type, request.name)
-        position = self._position(request)
-        if request.type == _STACK_REFERENCE:
-            text = f'stack reference "{request.id}": its outputs are unknown without Pulumi'
-            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
-        else:
-            text = f'{request.type} "{request.name}" is in the cluster, and unknown without Pulumi'
-            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
+        self._warn_unknown(f'{request.type} "{request.id}": its outputs are unknown without Pulumi')
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
         """Asks whether something exists, which is unknown here."""
-        text = f'{request.type} "{request.id}": whether it exists is unknown without Pulumi'
-        self.warn(UNKNOWN_WITHOUT_PULUMI, text)
+        self._warn_unknown(
+            f'{request.type} "{request.id}": whether it exists is unknown without Pulumi'
+        )
         return SimpleNamespace(exists=False, unknown=True)
 
     def Invoke(self, request: Any) -> Any:
@@ -155,24 +129,21 @@ class Recorder(MockMonitor):
             return _answer({"urn": urn, "id": "", "state": self._states[urn]})
         if request.tok == "kubernetes:yaml:decode":
             return _answer({"result": list(documents(request.args["text"]))})
-        self._not_called(f"function {request.tok}")
+        self._warn_not_called(f"function {request.tok}")
         return _answer({})
 
     def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """An unknown Output, in place of the SDK's function that calls a provider's."""
-        self._not_called(f"function {tok}")
+        self._warn_not_called(f"function {tok}")
         return Output.from_input(dict(props or {})).apply(lambda _props: UNKNOWN_OUTPUT)
 
     def Call(self, request: Any) -> Any:
         """Calls a method of a remote component: unknown."""
-        self._not_called(f"method {request.tok}")
+        self._warn_not_called(f"method {request.tok}")
         return _answer({"result": rpc.UNKNOWN})
 
-    def _not_called(self, what: str) -> None:
-        self.warn(
-            UNKNOWN_WITHOUT_PULUMI,
-            f"{what}: its result is unknown, because providers are not called",
-        )
+    def _warn_not_called(self, what: str) -> None:
+        self._warn_unknown(f"{what}: its result is unknown, because providers are not called")
 
     def register_transform(
         self, transform: Callable[[ResourceTransformArgs], Any]
@@ -190,10 +161,10 @@ class Recorder(MockMonitor):
 
     register_invoke_transform = register_resource_hook = register_error_hook = ignore
 
-    async def _transformed(
+    async def _register(
         self, urn: str, request: Any, tokens: Sequence[str]
     ) -> resource_pb2.RegisterResourceResponse:
-        """Registers a resource after its transforms.
+        """Records the resource if it is an object; answers with its outputs.
 
         Options that a transform returns are ignored: none of them changes an object.
         """
@@ -212,57 +183,46 @@ class Recorder(MockMonitor):
                 result = await result
             if result is not None:
                 properties = await rpc.serialize_properties(result.props, {})
-        return self._register(urn, request, properties)
-
-    def _register(
-        self, urn: str, request: Any, properties: Struct
-    ) -> resource_pb2.RegisterResourceResponse:
-        """Records the resource if it is an object; answers with its outputs."""
         outputs = self._states[urn] = self._outputs(request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def _outputs(self, request: Any, properties: Struct) -> Struct:
-        position = self._position(request)
         token, name = request.type, request.name
         if token == TOKEN:
             provider = request.providers.get("kubernetes", "").rpartition("::")[0]
-            place = (*self._source(request), provider.rpartition("::")[2])
-            self._services.append((position, place))
-        if request.remote or token in _EXPANDED_BY_ENGINE:
+            self.places[name] = (*self._source(request), provider.rpartition("::")[2])
+        if request.remote or token == _RELEASE:
             text = "only the Pulumi engine can expand it; its objects are missing"
-            self.warn(UNKNOWN_WITHOUT_PULUMI, f'{token} "{name}": {text}', position)
+            self._warn_unknown(f'{token} "{name}": {text}')
             return Struct() if request.remote else properties
-        if token.startswith("pulumi-python:dynamic"):
-            text = f'{token} "{name}": a dynamic provider runs only in a deployment'
-            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
-        inputs = _marked_as_before(_plain(properties), _plain(request.object))
+        inputs = _plain(properties)
+        if properties is not request.object:
+            inputs = _remarked(inputs, _plain(request.object))
+        if self._secrets is Secrets.SHOWN:
+            inputs = _revealed(inputs)
         if token == _PROVIDER and "namespace" in inputs:
             namespace = _masked(inputs["namespace"], Secrets.MASKED)
             text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
-            self.warn(UNKNOWN_WITHOUT_PULUMI, f"{text}, which is not shown", position)
+            self._warn_unknown(f"{text}, which is not shown")
         if not (request.custom and _is_object(token, inputs)):
             return properties
-        self._objects.append((position, _manifest(token, name, inputs, self._secrets)))
+        position = self._positions.get((token, name), len(self._positions))
+        self.objects.append((position, _manifest(token, name, inputs, self._secrets)))
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
             # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
 
-    def _position(self, request: Any) -> int:
-        waiting = self._constructed[request.type, request.name]
-        return waiting.popleft() if waiting else self._constructions
-
     def _source(self, request: Any) -> tuple[str, int | None]:
         """The file and the line where the program declares a resource, as far as they are known."""
+        root = self._project.root
         if self._project.runtime == "yaml":
             file = self._project.program
             (program,) = nodes(file.read_text(encoding="utf-8"))
-            declared = find_line(program, ("resources", request.name))
-            return str(file.relative_to(self._project.root)), declared
+            return str(file.relative_to(root)), find_line(program, ("resources", request.name))
         position = request.sourcePosition
         file = Path(unquote(urlsplit(position.uri).path))
-        root = self._project.root
         name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
         return (name, position.line) if position.line else ("", None)
 
@@ -319,13 +279,10 @@ def _manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[s
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
     first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    masked = _data if kind == "Secret" else _masked
-    rest = {
-        key: (masked if key in _SECRET_DATA else _masked)(value, secrets)
-        for key, value in inputs.items()
-        if key not in first
-    }
-    return {**first, **rest}
+    rest = {key: value for key, value in inputs.items() if key not in first}
+    if kind == "Secret" and secrets is not Secrets.SHOWN:
+        rest |= {key: _secret_items(rest[key]) for key in _SECRET_DATA if key in rest}
+    return {**first, **_masked(rest, secrets)}
 
 
 def _known(value: Any) -> str | None:
@@ -349,40 +306,33 @@ def _masked(value: Any, secrets: Secrets) -> Any:
         return [_masked(item, secrets) for item in value]
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
-            return _mask(value["value"], secrets)
+            secret = value["value"]
+            return SECRET if secret == rpc.UNKNOWN else secrets.mask(secret)
         if SIGNATURE in value:
             return UNKNOWN  # assets and references have no place in a Kubernetes object
         return {key: _masked(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
 
 
-def _mask(value: Any, secrets: Secrets) -> Any:
-    if secrets is Secrets.SHOWN:
-        return _masked(_revealed(value), secrets)
-    return SECRET if value == rpc.UNKNOWN else secrets.mask(value)
-
-
-def _data(value: Any, secrets: Secrets) -> Any:
+def _secret_items(value: Any) -> Any:
     """The data of a Secret, all of which the SDK makes secret: its keys are shown."""
     if isinstance(value, dict) and rpc.is_rpc_secret(value):
         value = value["value"]
     if not isinstance(value, dict) or SIGNATURE in value:
-        return _mask(value, secrets)
-    return {key: _mask(item, secrets) for key, item in value.items()}
+        return rpc.wrap_rpc_secret(value)
+    return {key: rpc.wrap_rpc_secret(item) for key, item in value.items()}
 
 
-def _marked_as_before(value: Any, before: Any) -> Any:
+def _remarked(properties: Inputs, before: Inputs) -> Inputs:
     """Properties after transforms with secrets where they were; what is new among them is secret.
 
     The SDK hands a transform each property that holds a secret as one secret, and marks the whole
     of it when the transform returns it: one variable of a container makes a secret of the `spec`.
     """
-    if not isinstance(value, dict):
-        return value
-    if rpc.is_rpc_secret(value):
-        return _narrowed(_revealed(value), before)
-    fields = before if isinstance(before, Mapping) else {}
-    return {key: _marked_as_before(item, fields.get(key)) for key, item in value.items()}
+    return {
+        key: _narrowed(_revealed(value), before.get(key)) if rpc.is_rpc_secret(value) else value
+        for key, value in properties.items()
+    }
 
 
 def _narrowed(value: Any, before: Any) -> Any:

@@ -36,14 +36,12 @@ class ProgramService:
     """An InferenceService component that a program created.
 
     Attributes:
-        name: Its logical name.
         file: The file that declares it, relative to the project if it is inside; empty if unknown.
         line: Its line, None if unknown.
         provider: Name of its Kubernetes provider, empty for the default one.
         plan: Its plan.
     """
 
-    name: str
     file: str
     line: int | None
     provider: str
@@ -84,10 +82,9 @@ class ProgramError(Exception):
             files, outermost first.
     """
 
-    def __init__(self, *findings: Finding, frames: tuple[str, ...] = ()) -> None:
-        *others, last = findings
-        self.findings = (*others, replace(last, frames=frames or last.frames))
-        super().__init__(*self.findings)
+    def __init__(self, *findings: Finding) -> None:
+        self.findings = findings
+        super().__init__(*findings)
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.findings)
