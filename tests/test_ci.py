@@ -90,7 +90,7 @@ def test_difference_is_commented_and_passes(repository: Path) -> None:
     told = comment(repository, 0)
     assert "replicas: 2 of 2 restart, 1 start" in told
     assert "| chat | 2 → 3 | 2 → 3 |" in told
-    assert "| serve | 2 → 3 | serve-1, serve-0, 1 at a time | serve-2 |" in told
+    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in told
     # The credential in the manifest is a finding, and is not repeated.
     assert "Findings:\n\n    " in told
     assert "hf_abc" not in told

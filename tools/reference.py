@@ -245,7 +245,7 @@ def _marked(schema: Any) -> bool:
 
 def commands_page() -> str:
     """The page with every command and its options; those of most commands stand at its top."""
-    parser = command_line(["size"])
+    parser = command_line()
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise

@@ -38,7 +38,6 @@ from fusioninfer_pulumi.plugins.capacity import (
     print_service,
     print_text,
     read_model_config,
-    working,
 )
 
 
@@ -87,10 +86,9 @@ def size(options: argparse.Namespace) -> int:
         inventory = _inventory(options.inventory)
         wish = _wish(options, inventory)
         load = _load(options)
-        with working(f"{wish.name}: sizing"):
-            candidates = with_copies(wish, with_small_caches(wish, layouts(wish)))
-            candidates = _chosen(options.layout, candidates)
-            proposed = list(proposals(wish, candidates, inventory, load))
+        candidates = with_copies(wish, with_small_caches(wish, layouts(wish)))
+        candidates = _chosen(options.layout, candidates)
+        proposed = list(proposals(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
@@ -9,7 +10,6 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.operations.disruption_budgets import count_kept_replicas
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
     SET_BY_LIBRARY,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
@@ -39,7 +39,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
         minimum = (
-            0 if args.min_available is None else count_kept_replicas(args.min_available, count)
+            0 if args.min_available is None else resolve_share(args.min_available, count, math.ceil)
         )
         if role.scaled_externally:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"

@@ -11,7 +11,6 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     API_SERVER_REFUSES,
     check_on_api_server,
 )
-from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED, NAMED_OBJECT_MISSING
@@ -40,12 +39,11 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         return
     registered = [item for source in valid for item in source.objects or ()]
     try:
-        with working("asking the API server"):
-            api = KubernetesApi(None, context)
-            dry_run_findings: list[tuple[Finding, ...]] = [() for _ in plans]
-            if dry_run:
-                dry_run_findings = check_on_api_server(api, plans, seconds=SECONDS)
-            missing_findings = check_cluster(api, plans, registered=registered)
+        api = KubernetesApi(None, context)
+        dry_run_findings: list[tuple[Finding, ...]] = [() for _ in plans]
+        if dry_run:
+            dry_run_findings = check_on_api_server(api, plans, seconds=SECONDS)
+        missing_findings = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import yaml
 
-from fusioninfer_pulumi.cli.printing import print_json, wrap_text
+from fusioninfer_pulumi.cli.printing import print_json
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -30,7 +30,6 @@ _SCHEMA = (
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
-_HARD_SPACE = "\xa0"
 
 
 def report(
@@ -46,9 +45,9 @@ def report(
     lines = Lines(texts)
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
     if form == "text":
-        print_findings(
+        sys.stderr.writelines(
             # The document's number is shown without a field or a known line.
-            (place if finding.location else origin, finding)
+            f"{format_finding_line(place if finding.location else origin, finding)}\n"
             for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
         return
@@ -59,32 +58,10 @@ def report(
         print_json(to_json(located) if form == "json" else to_sarif(located))
 
 
-def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
-    """Writes lines of findings to standard error."""
-    if not sys.stderr.isatty():
-        sys.stderr.writelines(
-            f"{format_finding_line(str(origin), item)}\n" for origin, item in findings
-        )
-        return
-    # Imported here, because CI does not need it.
-    from rich.text import Text
-
-    from fusioninfer_pulumi.cli.terminal import console
-
-    with console(sys.stderr) as screen:
-        for origin, finding in findings:
-            line = Text(format_finding_line(str(origin), finding, screen.width))
-            line.highlight_words([rule_suffix(finding).strip()], "dim")
-            screen.print(line, soft_wrap=True)
-
-
-def format_finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
+def format_finding_line(origin: Origin, finding: Finding) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # File names are not broken at blanks.
-    place = one_line(origin).replace(" ", _HARD_SPACE)
-    first, *frames = f"{place}: {finding}".split("\n")
-    first = wrap_text(f"{first}{rule_suffix(finding)}", width, "    ").replace(_HARD_SPACE, " ")
-    return "\n".join([first, *frames])
+    first, *frames = f"{one_line(str(origin))}: {finding}".split("\n")
+    return "\n".join([f"{first}{rule_suffix(finding)}", *frames])
 
 
 def finding_text(finding: Finding) -> str:

@@ -8,9 +8,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.extras import PluginError
@@ -19,38 +19,236 @@ from fusioninfer_pulumi.findings import closest_name
 if TYPE_CHECKING:
     from fusioninfer_pulumi.topology.capacity_model import NodePool
 
-#: Exit statuses, part of the contract with CI jobs.
-OK, DIFFERENT, INVALID = 0, 1, 2
+#: Exit status for invalid input or usage, part of the contract with CI jobs.
+INVALID = 2
 #: Status of a program that SIGPIPE ends: its output may be incomplete.
 BROKEN_PIPE = 141
 
 _MOST = 10**9
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"wanted a number such as 4, got {text!r}")
+    return int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(re.fullmatch(r"[0-9]{1,10}", part) and int(part) <= _MOST for part in parts):
+        raise argparse.ArgumentTypeError(f"wanted numbers such as 80,64,48, got {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def _seconds(text: str) -> float:
+    from fusioninfer_pulumi.kube.durations import seconds
+
+    length = seconds(text)
+    if not length:
+        raise argparse.ArgumentTypeError(f"wanted a duration such as 30s or 5m, got {text!r}")
+    return float(length)
+
+
+def _pools(text: str) -> tuple[NodePool, ...]:
+    from fusioninfer_pulumi.topology.capacity_model import NodePool
+
+    parts = [re.fullmatch(r"([0-9]{1,6})x([0-9]{1,4})", part) for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(
+            f"wanted count x accelerators such as 8x8,4x4, got {text!r}"
+        )
+    return tuple(NodePool(int(part[1]), int(part[2])) for part in parts if part)
+
+
+#: Arguments by their names, with what `add_argument` takes.
+_Arguments = Mapping[str, Mapping[str, Any]]
+
+
+def _flag(meaning: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": meaning}
+
+
+def _value(metavar: str, meaning: str, **more: Any) -> dict[str, Any]:
+    return {"metavar": metavar, "help": meaning, **more}
+
+
+def _output(*choices: str, meaning: str = "") -> _Arguments:
+    text = f"{meaning}default: {choices[0]}"
+    return {"--output": {"choices": choices, "default": choices[0], "help": text}}
+
+
+_READING: _Arguments = {
+    "--strict": _flag("treat warnings as errors"),
+    "--allow-lossy": _flag(
+        "drop fields of another system's manifest that have no equivalent, with a warning"
+    ),
+    "--stack": _value("NAME", "stack whose configuration a program uses"),
+    "--show-secrets": _flag("print secrets of a program, and credentials in a diff, in plain text"),
+    "--timeout": _value(
+        "5m", "stop a Pulumi program after this time; default: 5m", type=_seconds, default=300.0
+    ),
+    "--ignore": _value(
+        "RULE",
+        "hide warnings of this rule; may be repeated; errors are never hidden",
+        action="append",
+        default=[],
+    ),
+    "--verbose": _flag("also print findings of severity info"),
+}
 _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
+_SOURCES: _Arguments = {**_READING, "sources": _value("SOURCE", _SOURCE, nargs="+")}
+_PLACING: _Arguments = {
+    "--inventory": _value(
+        "POOLS", "place all services on the node pools of this NodePoolInventory"
+    ),
+    "--previous": _value(
+        "PLACED", "the current placement: JSON output of an earlier plan --inventory"
+    ),
+}
+_CONTEXT = "kubeconfig context to use; implies"
 
-_EXAMPLES = {
-    "render": "  fusioninfer-pulumi render service.yaml | kubectl apply -f -\n"
-    "  fusioninfer-pulumi render my-project services/ --output json",
-    "plan": "  fusioninfer-pulumi plan service.yaml --gpus 80,64,48\n"
-    "  fusioninfer-pulumi plan services/ --cluster --context staging\n"
-    "  fusioninfer-pulumi plan my-project services/ --output json",
-    "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
-    "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
-    "  fusioninfer-pulumi check services/ --server --context staging",
-    "dashboards": "  fusioninfer-pulumi dashboards services/ --directory dashboards",
-    "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
-    "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
-    "init": "  fusioninfer-pulumi init Qwen/Qwen3-32B --accelerator H100\n"
-    "  fusioninfer-pulumi init openai/gpt-oss-120b --accelerator H200 --language yaml",
-    "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
-    "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
-    "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
-    "rules": "  fusioninfer-pulumi rules accelerators-too-few\n"
-    "  fusioninfer-pulumi rules | grep memory",
-    "completion": '  eval "$(fusioninfer-pulumi completion bash)"\n'
-    '  eval "$(fusioninfer-pulumi completion zsh)"\n'
-    "  fusioninfer-pulumi completion fish > ~/.config/fish/completions/fusioninfer-pulumi.fish",
+
+class _Command(NamedTuple):
+    summary: str
+    arguments: _Arguments
+    #: Of its own parameters, without the program's name.
+    examples: Sequence[str] = ()
+
+
+_COMMANDS = {
+    "render": _Command(
+        "print the Kubernetes objects in apply order",
+        {**_SOURCES, **_output("yaml", "json"), **_PLACING},
+        ("render service.yaml | kubectl apply -f -", "render my-project services/ --output json"),
+    ),
+    "plan": _Command(
+        "show topology, gang scheduling, capacity and findings",
+        {
+            **_SOURCES,
+            **_PLACING,
+            **_output("text", "json", "mermaid"),
+            "--explain": _flag("show where each value of generated containers comes from"),
+            "--cluster": _flag(
+                "check quotas, the gang backend and referenced objects in the cluster"
+            ),
+            "--context": _value("NAME", f"{_CONTEXT} --cluster"),
+            "--update": _value(
+                "OLD",
+                "simulate the update from this source or file of rendered objects: restarts, "
+                "available replicas, GPUs in use and the longest duration; with --output text or "
+                "json",
+            ),
+            "--gpus": _value(
+                "80,64,48",
+                "show what runs with this many free accelerators, on nodes of the largest pod's "
+                "size",
+                type=_numbers,
+                default=(),
+            ),
+            "--nodes": _value(
+                "8x8,4x4",
+                "show what runs on these free nodes: count x accelerators",
+                type=_pools,
+                default=(),
+            ),
+        },
+        (
+            "plan service.yaml --gpus 80,64,48",
+            "plan services/ --cluster --context staging",
+            "plan my-project services/ --output json",
+        ),
+    ),
+    "check": _Command(
+        "validate sources",
+        {
+            **_SOURCES,
+            **_output(
+                *("text", "json", "github", "sarif"),
+                meaning="text goes to standard error, other formats to standard output; ",
+            ),
+            "--server": _flag(
+                "also run a server-side dry run of objects and pods, and all checks of --cluster"
+            ),
+            "--context": _value("NAME", f"{_CONTEXT} --server"),
+            **_PLACING,
+        },
+        (
+            "check --strict services/ my-project",
+            "check services/ --ignore serving-ports-differ --output sarif",
+            "check services/ --server --context staging",
+        ),
+    ),
+    "dashboards": _Command(
+        "write Grafana dashboards of services to files",
+        {
+            **_SOURCES,
+            "--directory": _value("DIR", "target directory; default: the current one", default="."),
+        },
+        ("dashboards services/ --directory dashboards",),
+    ),
+    "convert": _Command(
+        "convert manifests of another system to InferenceService",
+        {
+            **_READING,
+            "sources": _value("SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"),
+            **_output("yaml", "json", "python", meaning="manifests, or a Pulumi program; "),
+            "--expand": _flag("include generated containers, so that the manifest is complete"),
+        },
+        ("convert model-serving.yaml --output python",),
+    ),
+    "diff": _Command(
+        "show what changes between two sources, and which replicas restart",
+        {
+            **_READING,
+            "old": _value("OLD", "a SOURCE as of render, or a file of rendered objects"),
+            "new": _value("NEW", "the source after the change", nargs="?"),
+            "--base": _value(
+                "REF", "compare the source in this git revision with the working tree"
+            ),
+            **_output("text", "markdown", "json"),
+        },
+        ("diff old.yaml new.yaml", "diff --base origin/main services/ --output markdown"),
+    ),
+    "size": _Command("print the layouts in which a model fits accelerators", {}),
+    "init": _Command(
+        "write a Pulumi project that serves a model",
+        {
+            "model": _value("MODEL", "name on Hugging Face"),
+            "--accelerator": {"required": True, "help": "GPU model, such as H100; or cpu"},
+            "--gpus": _value("N", "GPUs of each pod; default: what the model needs", type=_number),
+            "--language": {
+                "choices": ("python", "yaml"),
+                "default": "python",
+                "help": "default: python",
+            },
+            "--prefill-decode": _flag("separate prefill from decode, and add a router"),
+            "--directory": _value("DIR", "target directory; default: the model's name"),
+        },
+        (
+            "init Qwen/Qwen3-32B --accelerator H100",
+            "init openai/gpt-oss-120b --accelerator H200 --language yaml",
+        ),
+    ),
+    "place": _Command(
+        "choose node pools for all services, and explain the choice",
+        {
+            **_SOURCES,
+            **_PLACING,
+            "--inventory": {**_PLACING["--inventory"], "required": True},
+            **_output("text", "json"),
+        },
+        (
+            "place services/ --inventory pools.yaml",
+            "place services/ --inventory pools.yaml --output json > placed.json",
+        ),
+    ),
+    "rules": _Command(
+        "list all rules, or explain one",
+        {"rule": _value("ID", "the rule to explain in full", nargs="?"), **_output("text", "json")},
+        ("rules accelerators-too-few", "rules | grep memory"),
+    ),
 }
 
 
@@ -72,11 +270,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        options = command_line(words[:1]).parse_args(words)
+        options = command_line(next(iter(words), None)).parse_args(words)
     except SystemExit as stopped:
         return int(stopped.code or 0)
     try:
-        status = _run(options)
+        from fusioninfer_pulumi.cli import commands
+
+        status: int = getattr(commands, options.command)(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader closed the pipe: `... | head`.
@@ -110,18 +310,6 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(options: argparse.Namespace) -> int:
-    from fusioninfer_pulumi.cli import commands
-
-    if options.command == "completion":
-        from fusioninfer_pulumi.cli.completion import completion
-
-        sys.stdout.write(completion(command_line(["size"]), options.shell) + "\n")
-        return OK
-    status: int = getattr(commands, options.command)(options)
-    return status
-
-
 class _Parser(argparse.ArgumentParser):
     """Names the option or command that was probably meant."""
 
@@ -143,11 +331,11 @@ class _Parser(argparse.ArgumentParser):
         super().error(f"{message}; did you mean {near}?" if near else message)
 
 
-def command_line(complete: Sequence[str] = ()) -> argparse.ArgumentParser:
+def command_line(command: str | None = None) -> argparse.ArgumentParser:
     """Builds the command line's parser.
 
     Args:
-        complete: Commands whose companion package adds their arguments.
+        command: The only command that needs its arguments; None for all.
     """
     top = _Parser(
         prog="fusioninfer-pulumi",
@@ -156,274 +344,35 @@ def command_line(complete: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     top.add_argument("-V", "--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    render = _command(commands, "render", "print the Kubernetes objects in apply order")
-    render.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    _output(render, "yaml", "json")
-    _placing(render)
-
-    plan = _command(commands, "plan", "show topology, gang scheduling, capacity and findings")
-    plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    _placing(plan)
-    _output(plan, "text", "json", "mermaid")
-    plan.add_argument(
-        "--explain",
-        action="store_true",
-        help="show where each value of generated containers comes from",
-    )
-    _cluster(
-        plan,
-        "--cluster",
-        "check quotas, the gang backend and referenced objects in the cluster",
-    )
-    _update(plan)
-    _free(plan)
-
-    check = _command(commands, "check", "validate sources")
-    check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    meaning = "text goes to standard error, other formats to standard output; "
-    _output(check, "text", "json", "github", "sarif", meaning=meaning)
-    _cluster(
-        check,
-        "--server",
-        "also run a server-side dry run of objects and pods, and all checks of --cluster",
-    )
-    _placing(check)
-
-    _dashboards(commands)
-
-    convert = _command(
-        commands, "convert", "convert manifests of another system to InferenceService"
-    )
-    convert.add_argument(
-        "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
-    )
-    _output(convert, "yaml", "json", "python", meaning="manifests, or a Pulumi program; ")
-    convert.add_argument(
-        "--expand",
-        action="store_true",
-        help="include generated containers, so that the manifest is complete",
-    )
-
-    diff = _command(
-        commands, "diff", "show what changes between two sources, and which replicas restart"
-    )
-    diff.add_argument(
-        "old", metavar="OLD", help="a SOURCE as of render, or a file of rendered objects"
-    )
-    diff.add_argument("new", metavar="NEW", nargs="?", help="the source after the change")
-    diff.add_argument(
-        "--base",
-        metavar="REF",
-        help="compare the source in this git revision with the working tree",
-    )
-    _output(diff, "text", "markdown", "json")
-    _size(commands, complete="size" in complete)
-    _init(commands)
-    place = _command(
-        commands, "place", "choose node pools for all services, and explain the choice"
-    )
-    place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    _placing(place, required=True)
-    _output(place, "text", "json")
-    rules = commands.add_parser(
-        "rules",
-        help="list the rules of findings",
-        description="rules: list all rules, or explain one.",
-    )
-    rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
-    _output(rules, "text", "json")
-    completion = commands.add_parser(
-        "completion",
-        help="print a shell completion script",
-        description="completion: print a shell completion script.",
-    )
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
-    for name, command in commands.choices.items():
-        command.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
+    for name, (summary, arguments, examples) in _COMMANDS.items():
+        lines = [f"  fusioninfer-pulumi {example}" for example in examples]
+        parser = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{name}: {summary}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog="\n".join(["examples:", *lines]) if lines else None,
+        )
+        if command not in (name, None):
+            continue
+        if name == "size":
+            _add_size_arguments(parser)
+        free = parser.add_mutually_exclusive_group() if name == "plan" else parser
+        for argument, options in arguments.items():
+            owner = free if argument in ("--gpus", "--nodes") else parser
+            owner.add_argument(argument, **options)
     return top
 
 
-def _dashboards(
-    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
-) -> None:
-    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services to files")
-    dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    dashboards.add_argument(
-        "--directory", metavar="DIR", default=".", help="target directory; default: the current one"
-    )
+def _add_size_arguments(parser: argparse.ArgumentParser) -> None:
+    from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
-
-def _init(
-    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
-) -> None:
-    summary = "write a Pulumi project that serves a model"
-    init = commands.add_parser("init", help=summary, description=f"init: {summary}.")
-    init.add_argument("model", metavar="MODEL", help="name on Hugging Face")
-    init.add_argument("--accelerator", required=True, help="GPU model, such as H100; or cpu")
-    init.add_argument(
-        "--gpus", type=_count, metavar="N", help="GPUs of each pod; default: what the model needs"
-    )
-    init.add_argument(
-        "--language",
-        choices=("python", "yaml"),
-        default="python",
-        help="default: python",
-    )
-    init.add_argument(
-        "--prefill-decode",
-        action="store_true",
-        help="separate prefill from decode, and add a router",
-    )
-    init.add_argument(
-        "--directory", metavar="DIR", help="target directory; default: the model's name"
-    )
-
-
-def _size(
-    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
-    *,
-    complete: bool,
-) -> None:
-    summary = "print the layouts in which a model fits accelerators"
-    size = commands.add_parser("size", help=summary, description=f"size: {summary}.")
-    if complete:
-        from fusioninfer_pulumi.capacity_package import MISSING, capacity
-
-        package = capacity()
-        if package is not None:
-            package.size_arguments(size)
-            return
-        size.description = f"size: {MISSING}."
-    size.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _command(
-    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
-    name: str,
-    summary: str,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=summary, description=f"{name}: {summary}.")
-    command.add_argument("--strict", action="store_true", help="treat warnings as errors")
-    command.add_argument(
-        "--allow-lossy",
-        action="store_true",
-        help="drop fields of another system's manifest that have no equivalent, with a warning",
-    )
-    command.add_argument("--stack", metavar="NAME", help="stack whose configuration a program uses")
-    command.add_argument(
-        "--show-secrets",
-        action="store_true",
-        help="print secrets of a program, and credentials in a diff, in plain text",
-    )
-    command.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=300.0,
-        metavar="5m",
-        help="stop a Pulumi program after this time; default: 5m",
-    )
-    command.add_argument(
-        "--ignore",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="hide warnings of this rule; may be repeated; errors are never hidden",
-    )
-    command.add_argument(
-        "--verbose", action="store_true", help="also print findings of severity info"
-    )
-    return command
-
-
-def _output(command: argparse.ArgumentParser, *choices: str, meaning: str = "") -> None:
-    text = f"{meaning}default: {choices[0]}"
-    command.add_argument("--output", choices=choices, default=choices[0], help=text)
-
-
-def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> None:
-    command.add_argument(
-        "--inventory",
-        metavar="POOLS",
-        required=required,
-        help="place all services on the node pools of this NodePoolInventory",
-    )
-    command.add_argument(
-        "--previous",
-        metavar="PLACED",
-        help="the current placement: JSON output of an earlier plan --inventory",
-    )
-
-
-def _cluster(command: argparse.ArgumentParser, option: str, meaning: str) -> None:
-    command.add_argument(option, action="store_true", help=meaning)
-    command.add_argument(
-        "--context", metavar="NAME", help=f"kubeconfig context to use; implies {option}"
-    )
-
-
-def _free(command: argparse.ArgumentParser) -> None:
-    free = command.add_mutually_exclusive_group()
-    free.add_argument(
-        "--gpus",
-        type=_counts,
-        default=(),
-        metavar="80,64,48",
-        help="show what runs with this many free accelerators, on nodes of the largest pod's size",
-    )
-    free.add_argument(
-        "--nodes",
-        type=_pools,
-        default=(),
-        metavar="8x8,4x4",
-        help="show what runs on these free nodes: count x accelerators",
-    )
-
-
-def _update(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--update",
-        metavar="OLD",
-        help="simulate the update from this source or file of rendered objects: restarts, "
-        "available replicas, GPUs in use and the longest duration; with --output text or json",
-    )
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise argparse.ArgumentTypeError(f"wanted a number such as 4, got {text!r}")
-    return int(text)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(re.fullmatch(r"[0-9]{1,10}", part) and int(part) <= _MOST for part in parts):
-        raise argparse.ArgumentTypeError(f"wanted numbers such as 80,64,48, got {text!r}")
-    return tuple(int(part) for part in parts)
-
-
-def _seconds(text: str) -> float:
-    from fusioninfer_pulumi.kube.durations import seconds
-
-    length = seconds(text)
-    if not length:
-        raise argparse.ArgumentTypeError(f"wanted a duration such as 30s or 5m, got {text!r}")
-    return float(length)
-
-
-def _pools(text: str) -> tuple[NodePool, ...]:
-    from fusioninfer_pulumi.topology.capacity_model import NodePool
-
-    pools = []
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,4})", part)
-        if match is None:
-            raise argparse.ArgumentTypeError(
-                f"wanted count x accelerators such as 8x8,4x4, got {text!r}"
-            )
-        pools.append(NodePool(int(match[1]), int(match[2])))
-    return tuple(pools)
+    package = capacity()
+    if package is None:
+        parser.description = f"size: {MISSING}."
+        parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    else:
+        package.size_arguments(parser)
 
 
 if __name__ == "__main__":

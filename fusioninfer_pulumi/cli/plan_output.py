@@ -144,7 +144,7 @@ def _gangs(plan: ServicePlan) -> dict[str, Any]:
 
 
 def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    spec = pod_group(plan.meta, gang)["spec"]
+    spec = pod_group(plan.meta, plan.shape, gang)["spec"]
     return {
         "podGroup": gang.pod_group,
         "minMember": gang.min_member,

@@ -1,20 +1,16 @@
-"""Output of the command line: wrapped lines, progress, YAML and JSON."""
+"""Output of the command line: wrapped lines, YAML and JSON."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 _NARROWEST = 40
-#: Seconds until the first progress line, and between two of them.
-_FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 
 
 def wrap_text(text: str, width: int | None, indent: str = "") -> str:
@@ -31,31 +27,6 @@ def wrap_text(text: str, width: int | None, indent: str = "") -> str:
         replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Prints progress of long work to standard error every ten seconds, if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    import threading  # likewise
-
-    ended, begin = threading.Event(), time.monotonic()
-
-    def report() -> None:
-        pause = _FIRST_NOTICE
-        while not ended.wait(pause):
-            sys.stderr.write(f"{what} ({time.monotonic() - begin:.0f} s)\n")
-            pause = _NEXT_NOTICE
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def print_json(value: Any) -> None:

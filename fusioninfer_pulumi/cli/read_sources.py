@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checks.between_services import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings
-from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
@@ -38,12 +36,10 @@ from fusioninfer_pulumi.loading.file_set import (
     manifest_files,
     parse,
 )
+from fusioninfer_pulumi.loading.load import file_text, read_text
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE, plan_document
-from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE
-from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.api.service import InferenceServiceArgs
     from fusioninfer_pulumi.capacity_package import PlacementResult
 
 
@@ -58,23 +54,16 @@ class _Input:
     """One path of a command line; `-` is standard input.
 
     Attributes:
-        path: The path.
         name: Its name in messages.
         texts: Its text; those of its files, where it is a folder.
-        unreadable: Files that cannot be read, with the reason.
-        project: Whether it is the folder of a Pulumi project, which is read later.
+        unreadable: Why files cannot be read.
+        project: The folder of a Pulumi project, None for manifests.
     """
 
-    path: str
     name: str
-    texts: list[Text] = field(default_factory=list)
-    unreadable: list[PlannedDocument] = field(default_factory=list)
-    project: bool = False
-
-    def add_error(self, file: str, finding: Finding) -> None:
-        """Adds a file that cannot be read."""
-        origin = Origin(file)
-        self.unreadable.append(PlannedDocument(origin, findings=((origin, finding),)))
+    texts: list[ParsedText] = field(default_factory=list)
+    unreadable: list[tuple[Origin, Finding]] = field(default_factory=list)
+    project: Path | None = None
 
 
 def read_sources(
@@ -82,42 +71,30 @@ def read_sources(
 ) -> list[Source]:
     """Reads all manifests as one input, and each Pulumi project as a separate one.
 
-    Args:
-        paths: Paths of files, of folders of manifests and of projects; `-` is standard input.
-        options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
-        several_stacks: Whether manifests may declare an object twice: then each path is a separate
-            input.
-
-    Returns:
-        The inputs with their findings.
+    With `several_stacks` manifests may declare an object twice: then each path is a separate input.
     """
     inputs = [_read(path) for path in paths]
-    projects = [_project(input_, options) for input_ in inputs if input_.project]
-    files = [input_ for input_ in inputs if not input_.project]
-    if not files:
-        return projects
-    parsed = [parse(text) for input_ in files for text in input_.texts]
-    identities = [identity for text in parsed for identity in text.identities]
-    if several_stacks and len(identities) > len(set(identities)):
-        return [*(_manifests([input_], options) for input_ in files), *projects]
-    return [_manifests(files, options), *projects]
+    files = [input_ for input_ in inputs if input_.project is None]
+    identities = [name for input_ in files for text in input_.texts for name in text.identities]
+    separate = several_stacks and len(identities) > len(set(identities))
+    sets = [[input_] for input_ in files] if separate else [files] if files else []
+    return [
+        *(_manifests(input_set, options) for input_set in sets),
+        *(_project(input_, options) for input_ in inputs if input_.project is not None),
+    ]
 
 
-def _manifests(
-    inputs: Sequence[_Input], options: argparse.Namespace, *, compared: bool = False
-) -> Source:
+def _manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> Source:
+    parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
-    for input_ in inputs:
-        source.documents += input_.unreadable  # each with an error
-        source.texts |= {text.file: text.content for text in input_.texts}
-    parsed = [parse(text) for input_ in inputs for text in input_.texts]
-    if compared and not source.findings:
-        source.objects = _objects(parsed)
-        if source.objects is not None:
-            return source
+    source.documents = [
+        PlannedDocument(located[0], findings=(located,))
+        for input_ in inputs
+        for located in input_.unreadable
+    ]
+    source.texts = {text.text.file: text.text.content for text in parsed}
     if parsed:
-        with working(f"{source.name}: planning"):
-            plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
+        plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
     return source
 
 
@@ -128,35 +105,31 @@ def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> So
     the path.
     """
     input_ = _read(path, name)
-    if input_.project:
+    if input_.project is not None:
         return _project(input_, options, marked=True)
-    return _manifests([input_], options, compared=True)
+    objects = None if input_.unreadable else _objects(input_.texts)
+    return _manifests([input_], options) if objects is None else Source(path, objects=objects)
 
 
 def _read(path: str, name: str = "") -> _Input:
     file = Path(path)
     if file.name in (*_PROJECT, "__main__.py") and is_project(file.parent):
-        path = str(file.parent)
-    input_ = _Input(path, name or (STDIN if path == "-" else path))
-    with _unreadable(input_, input_.name):
-        if path != "-" and path and "\0" not in path and Path(path).is_dir():
-            _read_folder(input_, Path(path))
+        file = file.parent
+        path = str(file)
+    input_ = _Input(name or (STDIN if path == "-" else path))
+    with _collect_errors(input_.unreadable, input_.name):
+        if path in ("", "-") or "\0" in path or not file.is_dir():
+            _read_text(input_, input_.name, path)
+        elif is_project(file):
+            input_.project = file
         else:
-            _read_text(input_, input_.name, path, None)
+            files = manifest_files(file)
+            if not files:
+                message = f"no Pulumi.yaml and {NO_MANIFESTS}"
+                raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
+            for entry in files:
+                _read_text(input_, str(Path(input_.name, entry.name)), str(entry), input_.name)
     return input_
-
-
-@contextlib.contextmanager
-def _unreadable(input_: _Input, file: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        input_.add_error(file, unreadable_file_finding(problem))
-
-
-def unreadable_file_finding(problem: OSError) -> Finding:
-    """Why a file cannot be read."""
-    return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
 
 
 def is_project(folder: Path) -> bool:
@@ -164,45 +137,30 @@ def is_project(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _PROJECT)
 
 
-def _read_folder(input_: _Input, folder: Path) -> None:
-    if is_project(folder):
-        input_.project = True
-        return
-    files = manifest_files(folder)
-    if not files:
-        message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.add_error(input_.name, error(EMPTY_INPUT, (), message))
-    for file in files:
-        _read_text(input_, str(Path(input_.name, file.name)), str(file), input_.name)
+def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) -> None:
+    with _collect_errors(input_.unreadable, file):
+        if path == "-":
+            if sys.stdin is None:
+                raise OSError(errno.EBADF, "standard input is closed")
+            text = read_text(sys.stdin.buffer)
+        else:
+            text = file_text(path)
+        if path.endswith(".py"):
+            message = "is a Python program; pass the folder of its Pulumi.yaml instead"
+            raise InvalidServiceError([error(UNREADABLE_FILE, (), message)])
+        input_.texts.append(parse(Text(file, text, folder)))
 
 
-def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None:
-    with _unreadable(input_, file):
-        data = _bytes(path)
-        if len(data) > MAX_BYTES:
-            input_.add_error(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
-            return
-        if file.endswith(".py"):
-            text = "is a Python program; pass the folder of its Pulumi.yaml instead"
-            input_.add_error(file, error(UNREADABLE_FILE, (), text))
-            return
-        try:
-            input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
-        except UnicodeDecodeError:
-            input_.add_error(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
-
-
-def _bytes(path: str) -> bytes:
-    """Reads at most one byte more than the limit, because the input may be an endless device."""
-    if path == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "standard input is closed")
-        data: bytes = sys.stdin.buffer.read(MAX_BYTES + 1)
-        return data
-    if not path or "\0" in path:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    with Path(path).open("rb") as stream:
-        return stream.read(MAX_BYTES + 1)
+@contextlib.contextmanager
+def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterator[None]:
+    """Adds the errors of a file, an inventory or an earlier plan."""
+    try:
+        yield
+    except InvalidServiceError as problem:
+        findings += [(Origin(file), finding) for finding in problem.findings]
+    except OSError as problem:
+        message = f"cannot be read: {problem.strerror or problem}"
+        findings.append((Origin(file), error(UNREADABLE_FILE, (), message)))
 
 
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
@@ -268,11 +226,12 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
         run_program,
     )
 
+    assert input_.project is not None, "the caller has checked it"
     source = Source(input_.name, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
-            Path(input_.path),
+            input_.project,
             options.stack,
             Secrets.SHOWN if options.show_secrets else hidden,
             options.timeout,
@@ -316,8 +275,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
             source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
     try:
-        with working(f"{inventory}: placing services on node pools"):
-            return _placed(source, loaded, inventory, previous)
+        return _placed(source, loaded, inventory, previous)
     finally:
         source.documents = [
             document.without(PLACEMENT_NOT_APPLIED) for document in source.documents
@@ -335,23 +293,25 @@ def _placed(
         source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
         return None
     pools = before = None
-    with _collect_errors(source, inventory):
+    with _collect_errors(source.remarks, inventory):
         pools = load_inventory(inventory)
         if invalid := errors(package.inventory_findings(pools)):
             raise InvalidServiceError(invalid)
-    with _collect_errors(source, str(previous)):
+    with _collect_errors(source.remarks, str(previous)):
         before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
-    services = [args for document in loaded if (args := _args(document)) is not None]
+    services = [item.document.args for item in loaded if item.document and item.document.args]
     placement = package.place_services(services, pools, previous=before, plans=source.plans)
     placed = iter(placement.services)
     source.documents, source.remarks = [], []
     plan_documents(
         source,
         [
-            document if _args(document) is None else _with_args(document, next(placed))
-            for document in loaded
+            replace(item, document=replace(item.document, args=next(placed)))
+            if item.document and item.document.args
+            else item
+            for item in loaded
         ],
     )
     source.add(inventory, *placement.findings.get(-1, ()))
@@ -363,23 +323,3 @@ def _placed(
         document if document.plan is None else next(noted) for document in source.documents
     ]
     return placement
-
-
-@contextlib.contextmanager
-def _collect_errors(source: Source, file: str) -> Iterator[None]:
-    """Adds the errors of an inventory or an earlier plan."""
-    try:
-        yield
-    except InvalidServiceError as problem:
-        source.add(file, *problem.findings)
-    except OSError as problem:
-        source.add(file, unreadable_file_finding(problem))
-
-
-def _args(document: LoadedDocument) -> InferenceServiceArgs | None:
-    return None if document.document is None else document.document.args
-
-
-def _with_args(document: LoadedDocument, args: InferenceServiceArgs) -> LoadedDocument:
-    assert document.document is not None, "only a document has a service"
-    return replace(document, document=replace(document.document, args=args))

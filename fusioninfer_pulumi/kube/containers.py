@@ -24,6 +24,17 @@ def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
+def restricted(user: int | None = None, **fields: Any) -> Manifest:
+    """Return a container's `securityContext` that Pod Security's `restricted` level accepts.
+
+    The user is explicit where a pod that runs its engine as root would pass that on.
+    """
+    if user is not None:
+        fields |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user}
+        fields["seccompProfile"] = {"type": "RuntimeDefault"}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **fields}
+
+
 def field_variable(name: str, path: str) -> Manifest:
     """Return a variable with the value of a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -34,13 +45,6 @@ def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
     if not mounts:
         return dict(container)
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
-
-
-def add_volumes(spec: Mapped, volumes: Sequence[Mapped]) -> Manifest:
-    """Return a pod spec with more volumes after its own."""
-    if not volumes:
-        return dict(spec)
-    return {**spec, "volumes": [*(spec.get("volumes") or ()), *volumes]}
 
 
 def mounted(container: Mapped, path: str) -> Mapped | None:
@@ -59,19 +63,15 @@ def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
-def memory(limit: str | None) -> Manifest:
-    """Return the `emptyDir` in memory, with a size limit if there is one."""
-    return {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
-
-
 def shared_memory(
-    spec: Mapped, container: Mapped, source: Mapped
+    spec: Mapped, container: Mapped, limit: str | None
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
     None if the container mounts something there already, or if the pod uses the host's IPC
     namespace, which has the host's shared memory.
     """
+    source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
     return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
 
 

@@ -63,12 +63,7 @@ def send_dry_runs(
 
     Several are sent at a time, and nothing is stored. An object that exists is judged as an update
     by the manager that applied it last: fields that the new one leaves out are removed.
-
-    Args:
-        api: The cluster.
-        trials: The objects.
-        next_request: What to send after an answer, None for nothing.
-        seconds: How long all of them may take.
+    `next_request` returns what to send after an answer, and all of them may take `seconds`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -98,23 +93,19 @@ def _answers(
         if path is None:
             return [Answer(0)]
         if trial.created:
-            answers.append(_answer(*api.request("POST", path, _QUERY, manifest)))
+            code, content = api.request("POST", path, _QUERY, manifest)
         else:
-            answers.append(
-                _apply(api, f"{path}/{quote(str(manifest['metadata']['name']), safe='')}", manifest)
-            )
+            path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
+            code, live = api.request("GET", path)
+            manager = _applied_by(live) if code == 200 else MANAGER
+            query = {**_QUERY, "fieldManager": manager, "force": "true"}
+            code, content = api.request("PATCH", path, query, manifest)
+        answers.append(_answer(code, content))
         manifest = next_request(manifest, answers[-1])
     return answers
 
 
 _QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
-
-
-def _apply(api: KubernetesApi, path: str, manifest: Object) -> Answer:
-    code, live = api.request("GET", path)
-    manager = _applied_by(live) if code == 200 else MANAGER
-    query = {**_QUERY, "fieldManager": manager, "force": "true"}
-    return _answer(*api.request("PATCH", path, query, manifest))
 
 
 def _applied_by(live: Object) -> str:

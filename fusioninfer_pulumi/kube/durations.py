@@ -19,10 +19,6 @@ _UNITS = {
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _DURATION = re.compile(rf"({_PART.pattern})+")
 
-# gateway.networking.k8s.io_httproutes.yaml: Duration (GEP-2257), no fractions, from ms up.
-_ROUTE = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
-_ROUTE_LARGEST = 99_999
-
 #: Largest duration of Go: nanoseconds in 63 bits, about 292 years.
 _LIMIT = Fraction(2**63 - 1, 10**9)
 
@@ -42,21 +38,3 @@ def times(text: str, factor: int) -> str:
     if factor == 1 or length is None:
         return text
     return f"{math.ceil(min(length * factor, _LIMIT))}s"
-
-
-def format_route_duration(text: str) -> str:
-    """Return a duration as the Gateway API writes it: `1500ms` for `1.5s`.
-
-    A text that is written so already, is not a duration, or is not in whole milliseconds is
-    returned unchanged.
-    """
-    length = seconds(text)
-    if length is None or _ROUTE.fullmatch(text) or (length * 1000).denominator != 1:
-        return text
-    left, parts = int(length * 1000), []
-    if left <= _ROUTE_LARGEST:
-        return f"{left}ms"
-    for unit, size in (("h", 3600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
-        count, left = divmod(left, size)
-        parts += [f"{count}{unit}"] if count else []
-    return "".join(parts)

@@ -46,6 +46,8 @@ def build_object(api_version: str, kind: str, metadata: Manifest, **fields: Any)
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
+#: Verbs of read access.
+READ: tuple[str, ...] = ("get", "list", "watch")
 _RBAC = "rbac.authorization.k8s.io"
 
 

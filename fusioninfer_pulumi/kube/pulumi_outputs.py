@@ -6,6 +6,8 @@ value.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -55,6 +57,12 @@ def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tupl
             yield from output_paths(item, (*at, index))
     elif is_output(value):
         yield at
+
+
+def content_digest(value: Any, length: int) -> str:
+    """Return the first characters of a hash of a value; Outputs count as placeholders."""
+    text = json.dumps(replace_outputs(value), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def replace_outputs(value: Any) -> Any:

@@ -32,10 +32,6 @@ _FAMILIES = ("nvidia.com/mig-",)
 # Devices of other plugins whose names are close to those above (KubeVirt's, Huawei's other chips).
 _OTHERS = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
-# Names that people shorten: the device alone, or the domain without its ending.
-_SHORTENED = (
-    "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron",
-)  # fmt: skip
 #: One letter that differs, or two that are exchanged; `arm.com/gpu` is not `amd.com/gpu`.
 _LIKENESS = 0.92
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
@@ -56,7 +52,7 @@ def is_extended(name: str) -> bool:
 def suggest_accelerator(resource: str) -> str | None:
     """Return the accelerator that a resource name is probably meant to be, None without one.
 
-    `nvidia.com/gpus`, `nvda.com/gpu`, `nvidia/gpu`, `nvidia-gpu` and `gpu` are `nvidia.com/gpu`.
+    `nvidia.com/gpus` and `nvda.com/gpu` are `nvidia.com/gpu`.
     """
     if is_accelerator(resource):
         return None
@@ -65,13 +61,6 @@ def suggest_accelerator(resource: str) -> str | None:
     if lowered in names:
         return names[lowered]
     if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
-        return None
-    for name in _SHORTENED:
-        domain, _, device = name.rpartition("/")
-        vendor = domain.split(".")[-2]
-        if lowered.removesuffix("s") in (device, *(f"{vendor}{mark}{device}" for mark in "/.-_")):
-            return name
-    if "/" not in lowered:
         return None
     import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
 

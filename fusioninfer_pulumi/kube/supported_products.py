@@ -215,20 +215,6 @@ PRODUCTS = (
 FEATURES = (
     Feature("Image volumes", "ImageVolume", (1, 31, 0), (1, 35, 0), ("Pod spec.volumes[*].image",)),
     Feature(
-        "Sidecar containers",
-        "SidecarContainers",
-        (1, 28, 0),
-        (1, 29, 0),
-        ("Pod spec.initContainers[*].restartPolicy",),
-    ),
-    Feature(
-        "Sleeping hooks",
-        "PodLifecycleSleepAction",
-        (1, 29, 0),
-        (1, 30, 0),
-        ("Pod spec.containers[*].lifecycle.preStop.sleep",),
-    ),
-    Feature(
         "Tolerances of autoscalers",
         "HPAConfigurableTolerance",
         (1, 33, 0),

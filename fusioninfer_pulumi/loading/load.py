@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -80,16 +80,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     Raises:
         InvalidServiceError: A document is invalid; every problem is listed.
     """
-    return _accepted(read_text(text, "", allow_lossy=allow_lossy))
-
-
-def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Load a text of one or several documents, without raising for what is wrong with it.
-
-    There is at least one document: an input without any is rejected as empty. For
-    `allow_lossy` see `load`.
-    """
-    return load_texts([parse(Text(file, text))], allow_lossy=allow_lossy)
+    return _accepted(load_texts([parse(Text("", text))], allow_lossy=allow_lossy))
 
 
 def _texts(path: Path) -> list[Text]:
@@ -101,26 +92,30 @@ def _texts(path: Path) -> list[Text]:
     return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
-def file_text(file: Path) -> str:
+def file_text(file: str | os.PathLike[str]) -> str:
     """Return the text of a file of bounded size.
 
     Raises:
         OSError: It cannot be read.
         InvalidServiceError: It is too large, or not UTF-8.
     """
-    if "\0" in str(file):
+    if file == "" or "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
-    with file.open("rb") as stream:
-        # The read is limited: the path may be a device that does not end.
-        content = stream.read(MAX_BYTES + 1)
+    with Path(file).open("rb") as stream:
+        return read_text(stream, str(file))
+
+
+def read_text(stream: IO[bytes], title: str = "") -> str:
+    """Return the text of a stream of bounded size; for errors see `file_text`."""
+    # The read is limited: the path may be a device that does not end.
+    content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], str(file))
+        raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], title)
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidServiceError(
-            [error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text")], str(file)
-        ) from None
+        message = "not YAML: not UTF-8 text"
+        raise InvalidServiceError([error(UNREADABLE_FILE, (), message)], title) from None
 
 
 def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusioninfer_pulumi.api.monitoring import AlertsArgs
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.durations import seconds
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
@@ -88,9 +89,10 @@ def least_replicas(role: RolePlan) -> int:
 
 
 def _of_role(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
-    serving = replicas_up(role_selector(meta, role))
-    rollout, least = role.rollout, least_replicas(role)
-    timeout, partition = rollout.timeout, rollout.partition
+    selector, least = role_selector(meta, role), least_replicas(role)
+    serving, targets = replicas_up(selector), f"up{{{selector}}}"
+    mixed = f"count(count by ({REVISION}) ({targets})) > 1"
+    timeout, partition = role.rollout.timeout, role.rollout.partition
     named = {"role": role.name}
     if least:
         yield Alert(
@@ -102,10 +104,9 @@ def _of_role(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator
             "Look at its pods, their events and the logs of their engines.",
             named,
         )
-        # An update that moves on takes replicas down in turn.
-        mixed = f"count(count by ({REVISION}) (up{{{role_selector(meta, role)}}})) > 1"
         yield Alert(
             "FusionInferReplicasMissing",
+            # An update that moves on takes replicas down in turn.
             f"{serving} < {least}" + ("" if partition else f" unless on() {mixed}"),
             _whole(timeout),
             "warning",
@@ -118,12 +119,10 @@ def _of_role(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator
             named,
         )
     if not partition:
-        selector = role_selector(meta, role)
-        targets = f"up{{{selector}}}"
         started = f"count({targets} unless {targets} offset {_whole(timeout)})"
         yield Alert(
             "FusionInferUpdateStalls",
-            f"count(count by ({REVISION}) ({targets})) > 1 unless on() {started}",
+            f"{mixed} unless on() {started}",
             "5m",
             "warning",
             f"Role {role.name} runs pods of two revisions, and no pod is new since {timeout}.",
@@ -193,12 +192,10 @@ def _whole(duration: str) -> str:
 
 
 def prometheus_rule(
-    meta: ServiceMeta, monitoring: MonitoringPlan, chosen: Sequence[Alert]
+    meta: ServiceMeta, monitoring: MonitoringPlan, args: AlertsArgs
 ) -> dict[str, Any]:
     """Build the PrometheusRule."""
-    args = monitoring.args
-    assert args.alerts is not None
-    page = args.alerts.runbook or RUNBOOK
+    page = args.runbook or RUNBOOK
     common = {"namespace": meta.namespace, "service": meta.service}
     built = metadata(meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service})
     rules = [
@@ -206,14 +203,14 @@ def prometheus_rule(
             "alert": alert.name,
             "expr": alert.expression,
             "for": alert.hold,
-            "labels": {**common, **alert.labels, "severity": alert.severity, **args.alerts.labels},
+            "labels": {**common, **alert.labels, "severity": alert.severity, **args.labels},
             "annotations": {
                 "summary": f"{meta.namespace}/{meta.service}: {alert.summary}",
                 "description": f"{alert.summary} {alert.action}",
                 "runbook_url": f"{page}#{alert.name.lower()}",
             },
         }
-        for alert in chosen
+        for alert in alerts(meta, monitoring)
     ]
     group = {"name": f"{meta.namespace}.{meta.service}", "rules": rules}
-    return monitoring_object("PrometheusRule", built, args, {"groups": [group]})
+    return monitoring_object("PrometheusRule", built, monitoring.args, {"groups": [group]})

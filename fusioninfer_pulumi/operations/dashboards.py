@@ -62,24 +62,18 @@ def _filled(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
     for variable in board["templating"]["list"]:
         if variable["type"] == "constant":
             variable["query"] = values[variable["name"]]
-    gpus = _gpus(meta, monitoring)
-    if gpus is None:
+    gpus = " + ".join(
+        f"{replicas_up(role_selector(meta, role))} * {role.replica_accelerators}"
+        for role in monitoring.engines
+        if role.replica_accelerators
+    )
+    if not gpus:
         board["panels"] = [panel for panel in board["panels"] if _GPUS not in json.dumps(panel)]
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
-            target["expr"] = target["expr"].replace(_GPUS, gpus or "")
+            target["expr"] = target["expr"].replace(_GPUS, gpus)
     board["title"] = f"{meta.namespace}/{meta.service}: {name}"
     # Stable across updates, and unique to the service.
     digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
     board["uid"] = f"fusioninfer-{digest}"[:_UID]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"
-
-
-def _gpus(meta: ServiceMeta, monitoring: MonitoringPlan) -> str | None:
-    """Return the GPUs of ready replicas in PromQL; None if no role requests any."""
-    parts = [
-        f"{replicas_up(role_selector(meta, role))} * {role.replica_accelerators}"
-        for role in monitoring.engines
-        if role.replica_accelerators
-    ]
-    return " + ".join(parts) or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyP
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
-from fusioninfer_pulumi.topology.role_plan import RolePlan
+from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,13 @@ def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
         most = 1 if args.max_unavailable is None else args.max_unavailable
         return most if args.min_available is None and isinstance(most, int) else 0
     if args.min_available is not None:
-        return max(count - count_kept_replicas(args.min_available, count), 0)
+        return max(count - resolve_share(args.min_available, count, math.ceil), 0)
     if args.max_unavailable is None:
         return min(1, count)
-    share = _share(args.max_unavailable, count, math.floor)
+    share = resolve_share(args.max_unavailable, count, math.floor)
     # At least 1, as with `rollout.maxUnavailable`, except for an explicit 0%.
     percent = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
     return min(max(share, 1) if percent else share, count)
-
-
-def count_kept_replicas(min_available: int | str, count: int) -> int:
-    """Return how many of `count` replicas `minAvailable` keeps."""
-    return _share(min_available, count, math.ceil)
-
-
-def _share(part: int | str, count: int, rounded: Callable[[float], int]) -> int:
-    return rounded(count * int(part[:-1]) / 100) if isinstance(part, str) else part
 
 
 def disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:

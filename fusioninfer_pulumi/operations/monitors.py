@@ -80,9 +80,19 @@ def monitors(
     """Yield a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     for role in monitoring.engines:
         yield _pod_monitor(meta, role, monitoring)
-    if monitoring.picker and routing is not None and routing.picker is not None:
-        metrics = routing.picker.epp.args.metrics
-        yield _service_monitor(router_meta(meta, routing.name), metrics, monitoring)
+    if not monitoring.picker or routing is None or routing.picker is None:
+        return
+    meta, token = router_meta(meta, routing.name), monitoring.args.picker_token
+    endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
+    if routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is None:
+        endpoint["bearerTokenFile"] = _OWN_TOKEN
+    elif routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is not None:
+        credentials = {"name": token.name, "key": token.key}
+        endpoint["authorization"] = {"type": "Bearer", "credentials": credentials}
+    selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
+    spec = {"selector": {"matchLabels": selector}, "endpoints": [_scraped(monitoring, endpoint)]}
+    built = metadata(meta, object_names.epp_monitor(meta.service))
+    yield monitoring_object("ServiceMonitor", built, monitoring.args, spec)
 
 
 def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
@@ -97,54 +107,25 @@ def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) 
     is_sidecar = sidecar is not None and sidecar.port == pods.port
     https = sidecar.https if sidecar is not None and is_sidecar else pods.command.serves_https
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
-    grouped = [] if monitoring.shape.groups is None else [labels.GROUP_INDEX]
-    path = monitoring.args.path
-    return _monitor(
-        "PodMonitor",
-        metadata(meta, object_names.engine_monitor(meta.service, role.name), own_labels),
-        monitoring,
-        {**own_labels, labels.LWS_WORKER_INDEX: "0"},
-        {"podMetricsEndpoints": [{**port, "path": path, **tls} for port in ports]},
-        podTargetLabels=[
+    common = {"path": monitoring.args.path, **tls}
+    spec = {
+        "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
+        "podTargetLabels": [
             *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
             monitoring.shape.layout.replica_label,
-            *grouped,
+            *([] if monitoring.shape.groups is None else [labels.GROUP_INDEX]),
             *monitoring.more_labels,
         ],
-    )
+        "podMetricsEndpoints": [_scraped(monitoring, {**port, **common}) for port in ports],
+    }
+    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), own_labels)
+    return monitoring_object("PodMonitor", built, monitoring.args, spec)
 
 
-def _service_monitor(
-    meta: ServiceMeta, metrics: MetricsMode, monitoring: MonitoringPlan
-) -> Manifest:
-    token = monitoring.args.picker_token
-    shown: Manifest = {}
-    if metrics is MetricsMode.AUTHENTICATED and token is not None:
-        credentials = {"name": token.name, "key": token.key}
-        shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    elif metrics is MetricsMode.AUTHENTICATED:
-        shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = metadata(meta, object_names.epp_monitor(meta.service))
-    port = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
-    router = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
-    return _monitor("ServiceMonitor", built, monitoring, router, {"endpoints": [{**port, **shown}]})
-
-
-def _monitor(
-    kind: str,
-    built: Manifest,
-    monitoring: MonitoringPlan,
-    selector: Mapping[str, str],
-    endpoints: Mapping[str, Sequence[Manifest]],
-    **spec: Any,
-) -> Manifest:
+def _scraped(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
     args = monitoring.args
     times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
-    known = {key: value for key, value in times.items() if value is not None}
-    ((field, ports),) = endpoints.items()
-    spec = {"selector": {"matchLabels": selector}, **spec}
-    spec[field] = [{**port, **known} for port in ports]
-    return monitoring_object(kind, built, args, spec)
+    return endpoint | {key: value for key, value in times.items() if value is not None}
 
 
 def monitoring_object(

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
-from fusioninfer_pulumi.operations.alerts import alerts, prometheus_rule
+from fusioninfer_pulumi.operations.alerts import prometheus_rule
 from fusioninfer_pulumi.operations.autoscalers import AutoscalerPlan, autoscaler, autoscalers
 from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
 from fusioninfer_pulumi.operations.disruption_budgets import (
@@ -57,11 +57,11 @@ def operations(
         yield disruption_budget(meta, budget)
     for scaled in planned.autoscalers:
         yield autoscaler(meta, scaled)
-    if planned.monitoring is not None:
-        monitoring = planned.monitoring
-        yield from monitors(meta, routing, monitoring)
-        chosen = list(alerts(meta, monitoring)) if monitoring.args.alerts is not None else []
-        if chosen:
-            yield prometheus_rule(meta, monitoring, chosen)
-        if monitoring.args.dashboards is not None and boards(monitoring):
-            yield dashboards_config_map(meta, monitoring)
+    monitoring = planned.monitoring
+    if monitoring is None:
+        return
+    yield from monitors(meta, routing, monitoring)
+    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
+        yield prometheus_rule(meta, monitoring, monitoring.args.alerts)
+    if monitoring.args.dashboards is not None and boards(monitoring):
+        yield dashboards_config_map(meta, monitoring)

@@ -20,14 +20,9 @@ from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
 
 
 def render(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return every object of a service.
+    """Return every object of a service in apply order.
 
-    Args:
-        plan: The service.
-
-    Returns:
-        The objects in apply order: PodGroups before their pods, and backends before what routes to
-        them.
+    PodGroups precede their pods, and backends precede what routes to them.
 
     Raises:
         InvalidServiceError: The plan has errors.
@@ -55,7 +50,7 @@ def _normal(manifest: Manifest) -> Manifest:
 def workloads(plan: ServicePlan) -> Iterator[Manifest]:
     """Yield PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
     for gang in plan.gangs:
-        yield pod_group(plan.meta, gang)
+        yield pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
     transfers = (role.pods.kv for role in running)
     yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])

@@ -17,7 +17,6 @@ from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
     RoleDemand,
-    capacity,
     group_capacity,
     pools_for_gpus,
 )
@@ -31,19 +30,15 @@ class RoleMemory(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """Heads of `row`."""
-        ...
 
     def row(self) -> Sequence[str]:
         """Return a row of the table for people."""
-        ...
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the same for programs."""
-        ...
 
     def change(self, new: Any) -> str | None:
         """Describe what an update to another memory of the same role changes; None for nothing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -185,10 +180,7 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         for role in plan.roles
     ]
     form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
-    if plan.shape.groups is not None:
-        running = group_capacity(demands, form, pools, plan.shape.groups)
-    else:
-        running = capacity(demands, form, pools)
+    running = group_capacity(demands, form, pools, plan.shape.groups)
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
     return replace(running, exact=False) if bound_to_network else running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
@@ -101,10 +100,3 @@ def print_text(parts: Iterable[Any]) -> None:
     with console(sys.stdout) as screen:
         for part in parts:
             screen.print(part)
-
-
-def working(text: str) -> AbstractContextManager[None]:
-    """Show on a terminal what takes its time."""
-    from fusioninfer_pulumi.cli import printing  # noqa: PLC0415  # as above
-
-    return printing.working(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,7 +17,7 @@ from fusioninfer_pulumi.engines.launchers import choose_launcher
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
-from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.devices import device_claims, rdma
 from fusioninfer_pulumi.pods.env_variables import environment, tracing
 from fusioninfer_pulumi.pods.kv_cache_offloading import kv_offloading
@@ -39,8 +37,6 @@ from fusioninfer_pulumi.pods.pod_metadata import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.probes_and_shutdown import graceful_shutdown, health
 from fusioninfer_pulumi.schemas.kind_schema import POD_TEMPLATE
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
-
-_REVISION_LENGTH = 10
 
 #: The passes, in execution order.
 PASSES: tuple[Pass, ...] = (
@@ -92,9 +88,7 @@ def _finish(pods: RolePods, pair: str) -> RolePods:
         template = {**pod.template, "metadata": metadata}
         pods = pods.put(replace(pod, template=normalize_part(template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
-    text = json.dumps(replace_outputs(templates), sort_keys=True, ensure_ascii=False)
-    revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
-    return replace(pods, revision=revision, pair_revision=pair)
+    return replace(pods, revision=content_digest(templates, 10), pair_revision=pair)
 
 
 def contexts(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
@@ -35,8 +34,7 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
     other devices are another template, and pods that name it.
     """
     spec = claim.spec if claim.spec is not None else _described(claim)
-    text = json.dumps(spec, sort_keys=True, ensure_ascii=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    digest = content_digest(spec, 8)
     return ClaimTemplate(object_names.claim_template(service, role, claim.name, digest), spec)
 
 
@@ -57,13 +55,11 @@ def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     used = [{"name": claim.name} for claim in claims]
     referred = []
     for claim in claims:
-        field, name = "resourceClaimName", claim.claim_name
-        if name is None:
-            made = (
-                claim.template_name or claim_template(ctx.meta.service, ctx.role.name, claim).name
-            )
-            field, name = "resourceClaimTemplateName", made
-        referred.append({"name": claim.name, field: name})
+        reference = {"resourceClaimName": claim.claim_name}
+        if claim.claim_name is None:
+            generated = claim_template(ctx.meta.service, ctx.role.name, claim)
+            reference = {"resourceClaimTemplateName": claim.template_name or generated.name}
+        referred.append({"name": claim.name, **reference})
 
     def using(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
@@ -127,13 +123,8 @@ def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)
-            taken.append(
-                error(
-                    TAKEN_BY_TEMPLATE,
-                    at,
-                    "conflicts with kvTransfer.rdma, which requests it; remove one of them",
-                )
-            )
+            message = "conflicts with kvTransfer.rdma, which requests it; remove one of them"
+            taken.append(error(TAKEN_BY_TEMPLATE, at, message))
         findings += taken
         if not taken:
             pods = pods.put(pod.with_container(lambda container: _with_rdma(container, args)))
@@ -144,17 +135,12 @@ def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
     built = add_env(container, _variables(args))
     if args.resource is not None:
         resources = container.get("resources") or {}
-        amounts = {args.resource: str(args.count)}
-        built["resources"] = {
-            **resources,
-            "limits": {**(resources.get("limits") or {}), **amounts},
-        }
+        limits = {**(resources.get("limits") or {}), args.resource: str(args.count)}
+        built["resources"] = {**resources, "limits": limits}
     if args.lock_memory:
         security = container.get("securityContext") or {}
         capabilities = security.get("capabilities") or {}
-        added = [
-            capability for capability in capabilities.get("add") or () if capability != _IPC_LOCK
-        ]
+        added = [name for name in capabilities.get("add") or () if name != _IPC_LOCK]
         capabilities = {**capabilities, "add": [*added, _IPC_LOCK]}
         built["securityContext"] = {**security, "capabilities": capabilities}
     return built

@@ -33,14 +33,12 @@ def environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
-    variables = list(container.get("env") or ())
-    names = {variable.get("name") for variable in variables}
-    added = [
-        {"name": name, "value": value}
-        for name, value in labels.KTHENA_ENVIRONMENT.items()
-        if name not in names
-    ]
-    return {**container, "env": [*added, *variables]}
+    variables = container.get("env") or ()
+    added = dict(labels.KTHENA_ENVIRONMENT)
+    for variable in variables:
+        added.pop(variable.get("name"), None)
+    generated = [{"name": name, "value": value} for name, value in added.items()]
+    return {**container, "env": [*generated, *variables]}
 
 
 def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:

@@ -11,11 +11,10 @@ from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, Secondar
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.engines.engine import Offloading
-from fusioninfer_pulumi.findings import Finding, error, errors
+from fusioninfer_pulumi.findings import Finding, errors
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
-from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, unknown_engine_finding
 
 #: Resource that volumes on the node's disk take.
 DISK = "ephemeral-storage"
@@ -49,8 +48,7 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     at, command = ctx.at("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
-        message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
-        return pods, [error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself")]
+        return pods, [unknown_engine_finding(at, command)]
     decodes = ctx.role.component_type is ComponentType.DECODER
     offload = engine.kv_cache.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [finding.under(*at) for finding in offload.findings]

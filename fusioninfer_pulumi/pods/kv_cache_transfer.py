@@ -28,11 +28,11 @@ from fusioninfer_pulumi.pods.pod import (
     Pod,
     RolePods,
     explain_unknown_engine,
+    unknown_engine_finding,
 )
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
-    ENGINE_UNKNOWN,
     PODS_DERIVED,
     STATED_TWICE,
     TAKEN_BY_TEMPLATE,
@@ -134,17 +134,13 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
             if getattr(args, name, None) is not None
         ]
         if offloading is not None:
-            message = f"conflicts with {engine.transfer_flag} ({connector.name}) in the arguments"
-            message = f"{message}; remove one of them"
+            flag = f"{engine.transfer_flag} ({connector.name})"
+            message = f"conflicts with {flag} in the arguments; remove one of them"
             twice.append(error(STATED_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), twice
     if args is not None and args.enabled:
         if engine is None:
-            message = (
-                f"generates arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
-            )
-            message = f"{message}; write the arguments yourself"
-            return Transfer(), [error(ENGINE_UNKNOWN, field, message)]
+            return Transfer(), [unknown_engine_finding(field, command)]
         prefills = ctx.role.component_type is ComponentType.PREFILLER
         made = engine.kv_cache.transfer(command, args, offloading, prefills=prefills)
         return made, [finding.under(*field) for finding in made.findings]
@@ -162,8 +158,7 @@ def _events(
     if args is None:
         return [], []
     if command.engine is None:
-        message = "requires vLLM or SGLang"
-        return [], [error(ENGINE_UNKNOWN, field, message)]
+        return [], [unknown_engine_finding(field, command)]
     if command.has(KV_EVENTS_FLAG):
         message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
         return [], [error(STATED_TWICE, field, message)]
@@ -184,11 +179,8 @@ def _decode_side(
     pool, port = plan.pool_port, serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool)
     if user_sidecar is not None or not args.sidecar.enabled:
-        return (
-            replace(plan, engine_port=args.engine_port or port, user_sidecar=user_sidecar),
-            [],
-            [],
-        )
+        plan = replace(plan, engine_port=args.engine_port or port, user_sidecar=user_sidecar)
+        return plan, [], []
     engine = args.engine_port or (
         port if port != pool else _free_port(leader.spec, pool, args, command)
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import shlex
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from fusioninfer_pulumi.api.model import FETCHER_USER, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.model_files import cache_claim, fetch_container, model_files
 from fusioninfer_pulumi.pods.pod import ModelFiles
 
@@ -96,8 +94,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         named = metadata(meta, model.claim, own_labels)
         yield build_object("v1", "PersistentVolumeClaim", named, spec=spec)
     if model.warm_up is not None:
-        text = json.dumps(replace_outputs(model.warm_up), sort_keys=True, ensure_ascii=False)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+        digest = content_digest(model.warm_up, DIGEST_LENGTH)
         named = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
         yield build_object("batch/v1", "Job", named, spec=model.warm_up)
 

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.engines.model_arguments import (
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
+from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, restricted
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
@@ -171,15 +171,6 @@ def _slug(text: str) -> str:
 #: Names of the containers that download files begin with it.
 FETCHER_PREFIX = "fetch-model-"
 _REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
-_SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    # Explicit, because a pod that runs its engine as root would pass that on.
-    "runAsUser": FETCHER_USER,
-    "runAsGroup": FETCHER_USER,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def fetch_container(
@@ -201,7 +192,7 @@ def fetch_container(
         "args": [word for pair in sources for word in pair],
         **({"env": env} if env else {}),
         "resources": dict(model.fetcher.resources or _REQUESTS),
-        "securityContext": dict(model.fetcher.security_context or _SECURITY),
+        "securityContext": dict(model.fetcher.security_context or restricted(FETCHER_USER)),
         "volumeMounts": mounts,
     }
 

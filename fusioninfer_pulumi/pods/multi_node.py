@@ -14,8 +14,8 @@ from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, explain_unknown_engine
-from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, unknown_engine_finding
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
 OUTPUT_IN_COMMAND = Rule("output-in-command")
@@ -36,12 +36,9 @@ def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         pods = pods.put(leader)
     if ctx.role.parallelism is None:
         return pods, []
-    at = ctx.at("parallelism")
     args, command = ctx.role.parallelism, pods.command
     if command.engine is None:
-        message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
-        message = f"{message}; write the arguments yourself, with multinode"
-        return pods, [error(ENGINE_UNKNOWN, at, message)]
+        return pods, [unknown_engine_finding(ctx.at("parallelism"), command, ", with multinode")]
     findings: list[Finding] = []
     explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = explicit or ctx.launcher
@@ -166,7 +163,5 @@ def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     worker = pods.worker
     if worker is None or worker.path != pods.leader.path:
         return pods, []
-    trimmed = worker.with_container(
-        lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
-    )
-    return pods.put(trimmed), []
+    kept = {key: value for key, value in worker.container.items() if key not in LEADER_ONLY}
+    return pods.put(worker.with_container(lambda _: kept)), []

@@ -18,8 +18,14 @@ from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, i
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import choose_free_name, field_variable, mirrored
+from fusioninfer_pulumi.kube.containers import (
+    choose_free_name,
+    field_variable,
+    mirrored,
+    restricted,
+)
 from fusioninfer_pulumi.kube.object_metadata import (
+    READ,
     Manifest,
     ServiceMeta,
     role_and_binding,
@@ -141,10 +147,8 @@ def _protocol(
     if chosen is None and setup is not None:
         chosen = protocol(setup.names)
         if chosen is None:
-            message = (
-                f"unknown protocol for {setup.name}, defaults to {known[0]}; set one of "
-                f"{', '.join(known)}"
-            )
+            message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
+            message = f"{message}; set one of {', '.join(known)}"
             return known[0], [warning(SIDECAR_PROTOCOL, at, message)]
     chosen = chosen or known[0]
     if chosen not in known:
@@ -208,16 +212,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             "periodSeconds": 10,
         },
         "resources": dict(planned.resources),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            # Explicit, because a pod that runs its engine as root would pass that on.
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": restricted(USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 
@@ -246,9 +241,6 @@ def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
     }
 
 
-_READ = ("get", "list", "watch")
-
-
 def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
     """Build a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
 
@@ -263,5 +255,5 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
     name, own_labels = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
     if not used.get(name, True):
         yield service_account(meta, name, own_labels)
-    rules = [("", ["pods"], _READ), (object_names.POOL_GROUP, ["inferencepools"], _READ)]
+    rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
     yield from role_and_binding(meta, name, rules, used, own_labels)

@@ -21,15 +21,13 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.containers import (
-    add_mounts,
-    add_volumes,
-    memory,
-    mounted,
-    shared_memory,
-)
+from fusioninfer_pulumi.kube.containers import add_mounts, mounted, shared_memory
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
-from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import (
+    COMMAND_NOT_EDITABLE,
+    ENGINE_UNKNOWN,
+    TAKEN_BY_TEMPLATE,
+)
 
 Template = Mapping[str, Any]
 
@@ -264,16 +262,16 @@ class Pod:
 
     def add_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
         """Return the pod with more volumes behind its own."""
-        return replace(self, template={**self.template, "spec": add_volumes(self.spec, volumes)})
+        existing = self.spec.get("volumes") or ()
+        return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
 
     def with_shared_memory(self, limit: str | None) -> Pod:
         """Return the pod with shared memory for its serving container, unless it has some."""
-        added = shared_memory(self.spec, self.container, memory(limit))
+        added = shared_memory(self.spec, self.container, limit)
         if added is None:
             return self
         volume, mount = added
-        mounting = self.with_container(lambda container: add_mounts(container, [mount]))
-        return mounting.add_volumes([volume])
+        return self.with_fields(**add_mounts(self.container, [mount])).add_volumes([volume])
 
     def with_spec(self, **fields: Any) -> Pod:
         """Return the pod with fields of its spec replaced."""
@@ -390,6 +388,12 @@ class Context:
 
 #: Adds one feature to the pods of a role; its findings name what could not be added.
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
+
+
+def unknown_engine_finding(at: Location, command: EngineCommand, more: str = "") -> Finding:
+    """Return the error for a field that sets arguments of a command line without an engine."""
+    message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
+    return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
 
 
 def explain_unknown_engine(command: EngineCommand) -> str:

@@ -34,7 +34,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, memory, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
@@ -384,7 +384,7 @@ class _RoleExpander:
         transfer = self.user_role.kv_transfer
         volumes = [
             (
-                shared_memory(spec, serving, memory(transfer.shared_memory if transfer else None)),
+                shared_memory(spec, serving, transfer.shared_memory if transfer else None),
                 "a volume in memory",
                 "ranks and processes of the engine share memory; a container has 64Mi",
             )

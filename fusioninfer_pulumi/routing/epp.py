@@ -32,8 +32,9 @@ from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
 from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import field_variable, overlay
+from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted
 from fusioninfer_pulumi.kube.object_metadata import (
+    READ,
     Manifest,
     ServiceMeta,
     build_object,
@@ -79,7 +80,6 @@ class EppPlan:
         image: Its image; may be an Output.
         request: Inputs of the generated configuration, None for a user's configuration.
         summary: Its strategy, in one sentence.
-        engine_metrics: Metrics of the engines' load, None where they are unknown or differ.
         env: Further variables of its container.
     """
 
@@ -92,7 +92,6 @@ class EppPlan:
     arguments: tuple[str, ...]
     summary: str
     args: EndpointPickerArgs
-    engine_metrics: LoadMetrics | None = None
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
@@ -199,7 +198,6 @@ def plan_epp(
         arguments=(*build_epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
-        engine_metrics=metrics,
         env=() if tracing is None else tracing_env(tracing, name),
     )
     return plan, findings
@@ -288,11 +286,7 @@ def _container(epp: EppPlan) -> Manifest:
             *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": restricted(readOnlyRootFilesystem=True),
         "volumeMounts": mounts,
     }
 
@@ -321,9 +315,6 @@ def _port(name: str, number: int) -> Manifest:
     return {"name": name, "port": number, "protocol": "TCP"}
 
 
-_READ = ("get", "list", "watch")
-
-
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount with read access to pools and pods.
 
@@ -335,13 +326,13 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     if LLM_D_API in epp.family.api_versions:
         groups.append("llm-d.ai")
     objectives = ["inferenceobjectives", "inferencemodelrewrites"]
-    rules: list[tuple[str, list[str], tuple[str, ...]]] = [
-        ("", ["pods"], _READ),
-        (object_names.POOL_GROUP, ["inferencepools"], _READ),
+    rules = [
+        ("", ["pods"], READ),
+        (object_names.POOL_GROUP, ["inferencepools"], READ),
+        *((group, objectives, READ) for group in groups),
     ]
-    rules += [(group, objectives, _READ) for group in groups]
     if epp.args.replicas > 1:
-        verbs = (*_READ, "create", "update", "patch", "delete")
+        verbs = (*READ, "create", "update", "patch", "delete")
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))
     yield service_account(meta, epp.name)

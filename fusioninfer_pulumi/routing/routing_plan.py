@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -197,12 +197,7 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
         labels.ROLE_NAME: role,
     }
-    return ServiceMeta(
-        service=meta.service,
-        namespace=meta.namespace,
-        labels={**meta.labels, **own_labels},
-        annotations=meta.annotations,
-    )
+    return replace(meta, labels={**meta.labels, **own_labels})
 
 
 def routing_objects(
@@ -214,13 +209,19 @@ def routing_objects(
     follows everything that it leads to.
     """
     meta, picker = router_meta(meta, routing.name), routing.picker
-    if picker is not None:
-        yield from _picker_objects(meta, picker, routing.implementation.epp_protocol)
+    epp = picker.epp if picker is not None else None
+    if picker is not None and epp is not None:
+        yield from epp_access(meta, epp)
+        yield config_map(meta, epp)
+        yield inference_pool(meta, picker.pool, epp.name)
+        if picker.rewrites is not None:
+            yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
+        yield epp_deployment(meta, epp)
+        yield epp_service(meta, epp, routing.implementation.epp_protocol)
     if routing.gateway is not None:
         yield gateway_object(meta, routing.gateway)
     if routing.route is not None:
         yield http_route(meta, routing.route)
-    epp = picker.epp if picker is not None else None
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
     if routing.is_routed and routing.implementation.extras is not None:
         extras = routing.implementation.extras
@@ -235,14 +236,3 @@ def routing_objects(
     served = [role.name for role in routing.served]
     peer = picker_pods(epp) if epp is not None else None
     yield from role_network_policies(meta, policy, roles, served, ports, peer)
-
-
-def _picker_objects(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Iterator[Manifest]:
-    epp = picker.epp
-    yield from epp_access(meta, epp)
-    yield config_map(meta, epp)
-    yield inference_pool(meta, picker.pool, epp.name)
-    if picker.rewrites is not None:
-        yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
-    yield epp_deployment(meta, epp)
-    yield epp_service(meta, epp, protocol)

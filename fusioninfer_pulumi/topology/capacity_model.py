@@ -272,21 +272,19 @@ def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) 
 
 
 def group_capacity(
-    roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int
+    roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int | None
 ) -> Capacity:
-    """Return how many replicas of each role run over all serving groups.
+    """Return how many replicas of each role run over all serving groups, None for no groups.
 
     Exact if all pods with accelerators have one size and roles do not compete for what the groups'
     minima leave; otherwise an upper bound for each role.
     """
-    if form is GangForm.REPLICA:
-        return capacity(_times(roles, groups), form, pools)
-    if groups == 1 and form is not GangForm.NONE:
+    if groups is None or form in (GangForm.REPLICA, GangForm.NONE):
+        return capacity(_times(roles, groups or 1), form, pools)
+    if groups == 1:
         one = capacity(roles, form, pools)
         return replace(one, groups=int(one.status != "Blocked"))
     whole = capacity(_times(roles, groups), GangForm.LITERAL, pools)
-    if form is GangForm.NONE:
-        return capacity(_times(roles, groups), form, pools)
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)
     least = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]

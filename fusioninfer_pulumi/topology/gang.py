@@ -10,7 +10,6 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import (
     GangPolicyArgs,
     NetworkTopologyArgs,
-    NetworkTopologyRuleArgs,
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
@@ -55,10 +54,8 @@ class GangPlan:
         sub_groups: Subgroups of the roles in the form that may run in part; else None.
         min_accelerators: Accelerators of the minimum.
         min_resources: Resource requests of the minimum, None to leave them out.
-        queue: Volcano queue, None for Volcano's default.
         group: Index of the serving group, None where the service has no groups.
         topology: Limits of the network distance between its pods, None without them.
-        replica_label: Pod label that identifies the replica of a role.
         native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
     """
 
@@ -69,11 +66,8 @@ class GangPlan:
     sub_groups: tuple[SubGroup, ...] | None
     min_accelerators: int
     min_resources: Mapping[str, str] | None = None
-    queue: str | None = None
-    priority_class: str | None = None
     group: int | None = None
     topology: NetworkTopologyArgs | None = None
-    replica_label: str = labels.REPLICA_INDEX
     native: bool = False
 
     @property
@@ -94,7 +88,7 @@ def plan_gangs(
     LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
     separate them.
     """
-    native, layout = shape.is_native, shape.layout
+    native = shape.is_native
     # Kubernetes' PodGroup has no roles; checks reject the fields that need them.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
@@ -105,7 +99,8 @@ def plan_gangs(
     topology = policy.network_topology
     # Volcano identifies the replicas of a role only by subgroups.
     by_replica = topology is not None and topology.role_policy is not None
-    grouped = not native and (partial or by_replica or layout is Layout.PER_ROLE)
+    lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    grouped = not native and (partial or by_replica or shape.layout is Layout.PER_ROLE)
     whole = GangPlan(
         pod_group=object_names.pod_group(service),
         min_member=members,
@@ -114,13 +109,23 @@ def plan_gangs(
         tasks=None
         if grouped or native
         else {lws.task: role.nodes for role in roles for lws in role.lws},
-        sub_groups=_sub_groups(roles, minima, policy) if grouped else None,
+        # A role of optional replicas stays listed: each of its replicas still starts as a whole.
+        sub_groups=tuple(
+            SubGroup(
+                role.name,
+                role.nodes,
+                minima[role.name],
+                # Without a minimum all replicas are required: none can replace another.
+                lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
+            )
+            for role in roles
+            if role.replicas
+        )
+        if grouped
+        else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_requests(roles, minima) if policy.min_resources else None,
-        queue=shape.queue,
-        priority_class=scheduling.priority_class_name,
         topology=topology,
-        replica_label=layout.replica_label,
         native=native,
     )
     if shape.groups is None:
@@ -169,20 +174,6 @@ def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 
-def _sub_groups(
-    roles: Sequence[RolePlan], minima: Mapping[str, int], policy: GangPolicyArgs
-) -> tuple[SubGroup, ...]:
-    # Without a minimum all replicas are required: none can replace another.
-    named = policy.min_role_replicas or {}
-    lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    # A role of optional replicas stays listed: each of its replicas still starts as a whole.
-    return tuple(
-        SubGroup(role.name, role.nodes, minima[role.name], lowest and named.get(role.name, 0) > 0)
-        for role in roles
-        if role.replicas
-    )
-
-
 def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
     return total(
         (pod_requests(template), pods * minima[role.name])
@@ -192,31 +183,31 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
     )
 
 
-def pod_group(meta: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
+def pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[str, Any]:
     """Build the PodGroup of a service, or of one of its serving groups.
 
     It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
     Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A Kubernetes
     PodGroup only has a number of pods (`minCount`).
     """
-    topology, group_policy = gang.topology, None
-    if topology is not None and topology.group_policy is not None:
-        group_policy = _topology(topology.group_policy)
+    replica_label = shape.layout.replica_label
     policies = (
-        policy for group in gang.sub_groups or () for policy in _policies(meta, gang, group)
+        policy
+        for group in gang.sub_groups or ()
+        for policy in _policies(meta, gang, group, replica_label)
     )
     fields = {
         "minMember": gang.min_member,
         "minTaskMember": None if gang.tasks is None else dict(gang.tasks),
         "subGroupPolicy": None if gang.sub_groups is None else list(policies),
-        "networkTopology": group_policy,
+        "networkTopology": _network_topology(gang, "group_policy"),
         "minResources": None if gang.min_resources is None else dict(gang.min_resources),
-        "queue": gang.queue,
+        "queue": shape.queue,
     }
     if gang.native:
         fields = {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}}
     # Kubernetes' scheduler places no gang whose priority differs from that of its pods.
-    fields["priorityClassName"] = gang.priority_class
+    fields["priorityClassName"] = shape.priority_class
     own_labels = {labels.SERVICE: meta.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
@@ -225,12 +216,15 @@ def pod_group(meta: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
     return build_object(version, KIND, metadata(meta, gang.pod_group, own_labels), spec=spec)
 
 
-def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
-    return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+def _network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
+    rule = None if gang.topology is None else getattr(gang.topology, field)
+    return None if rule is None else rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _policies(meta: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
-    rule = None if gang.topology is None else gang.topology.role_policy
+def _policies(
+    meta: ServiceMeta, gang: GangPlan, group: SubGroup, replica_label: str
+) -> Iterator[dict[str, Any]]:
+    topology = _network_topology(gang, "role_policy")
     selector: dict[str, Any] = {
         "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: group.role}
     }
@@ -239,10 +233,10 @@ def _policies(meta: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[di
         "name": group.role,
         "labelSelector": selector,
         # One subgroup for each replica; without a key all pods would be one subgroup.
-        "matchLabelKeys": [gang.replica_label],
+        "matchLabelKeys": [replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
-        **({} if rule is None else {"networkTopology": _topology(rule)}),
+        **({} if topology is None else {"networkTopology": topology}),
     }
     if not group.lowest:
         yield whole

@@ -47,26 +47,21 @@ def _leader_worker_set(
         "leaderWorkerTemplate": _leader_worker_template(meta, shape, role, planned),
     }
     if planned.ordinal is None:
-        spec["rolloutStrategy"] = _rollout_strategy(role)
+        rollout = role.rollout
+        at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
+        spec["rolloutStrategy"] = {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {
+                "partition": rollout.partition,
+                "maxUnavailable": "100%" if at_once else rollout.max_unavailable,
+                "maxSurge": rollout.max_surge,
+            },
+        }
     if role.args.startup_policy is not None:
         spec["startupPolicy"] = role.args.startup_policy.value
     if role.args.network_config is not None:
         spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
     return build_object(API_VERSION, KIND, metadata(meta, planned.name, own_labels), spec=spec)
-
-
-def _rollout_strategy(role: RolePlan) -> Manifest:
-    """Return the rolling update of a LeaderWorkerSet with several replicas."""
-    rollout = role.rollout
-    at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
-    return {
-        "type": "RollingUpdate",
-        "rollingUpdateConfiguration": {
-            "partition": rollout.partition,
-            "maxUnavailable": "100%" if at_once else rollout.max_unavailable,
-            "maxSurge": rollout.max_surge,
-        },
-    }
 
 
 def _leader_worker_template(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -188,7 +190,8 @@ class RolePlan:
         return RoleRollout(
             strategy,
             resolve_max_unavailable(1 if limit is None else limit, count),
-            _resolve_max_surge(self.rollout_setting("max_surge") or 0, count),
+            # As LeaderWorkerSet, rounded up, at most all replicas.
+            min(resolve_share(self.rollout_setting("max_surge") or 0, count, math.ceil), count),
             self.rollout_setting("partition") or 0,
             timeout,
         )
@@ -244,13 +247,11 @@ def _lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
 
 def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
     """Return a count, or a percentage of the replicas rounded down, at least 1."""
-    if isinstance(limit, int):
-        return limit
-    return max(1, replicas * int(limit.removesuffix("%")) // 100)
+    return limit if isinstance(limit, int) else max(1, resolve_share(limit, replicas, math.floor))
 
 
-def _resolve_max_surge(limit: int | str, replicas: int) -> int:
-    """Return a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
-    if isinstance(limit, str):
-        limit = -(-replicas * int(limit.removesuffix("%")) // 100)
-    return min(limit, replicas)
+def resolve_share(part: int | str, replicas: int, rounding: Callable[[Fraction], int]) -> int:
+    """Return a count of replicas, or a percentage of them in whole numbers."""
+    if isinstance(part, int):
+        return part
+    return rounding(Fraction(replicas * int(part.removesuffix("%")), 100))

@@ -18,7 +18,7 @@ from told import without_rules
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
-from fusioninfer_pulumi.loading.load import read_text
+from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 TEXT = """\
@@ -172,7 +172,7 @@ def test_folder_without_manifests_is_rejected(tmp_path: Path) -> None:
 def test_error_names_file_and_document(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(f"{TEXT}---\nkind: Pod\n")
-    read = read_text(path.read_text(), "two.yaml")
+    read = load_texts([parse(Text("two.yaml", path.read_text()))])
     assert [str(each.origin) for each in read] == ["two.yaml", "two.yaml#2"]
     with pytest.raises(InvalidServiceError) as caught:
         load(path)

@@ -249,10 +249,6 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.34.1",
          "warning: Image volumes: need the feature gate ImageVolume in v1.34.1"),
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.35.4", None),
-        ({"initContainers": [{"name": "p", "image": "p", "restartPolicy": "Always"}]}, "v1.28.3",
-         "warning: Sidecar containers: need the feature gate"),
-        ({"initContainers": [{"name": "p", "image": "p", "restartPolicy": "Always"}]}, "v1.29.0",
-         None),
         ({}, "v1.34.9", None),
         ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace what is broken"),
         ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace what is broken"),
@@ -264,9 +260,7 @@ def test_feature_needs_release_of_kubernetes(pod: Any, release: str, expected: s
     assert expected is None or found[0].startswith(expected)
 
 
-def test_feature_of_picker_and_autoscaler() -> None:
-    (found,) = findings(plan("a", router()), at=cluster(version="v1.29.3"))
-    assert found.startswith("warning: Sleeping hooks: need the feature gate")
+def test_feature_of_autoscaler() -> None:
     behavior = {"scaleUp": {"tolerance": "50m"}}
     scaled = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
     (found,) = findings(scaled, at=cluster(version="v1.34.0"))

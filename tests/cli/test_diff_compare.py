@@ -128,10 +128,6 @@ REFUSED = {
         {"template": {"subGroupPolicy": {"subGroupSize": 2}}},
     ),
     "volumeClaimTemplates": ({}, {"template": {"volumeClaimTemplates": [CLAIM]}}),
-    "networkConfig.subdomainPolicy": (
-        {"networkConfig": {"subdomainPolicy": "Shared"}},
-        {"networkConfig": {}},
-    ),
 }
 
 
@@ -174,20 +170,19 @@ def ray(spec: int) -> Manifest:
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec}
 
 
-PICKER = {"labels": {"fusioninfer.io/component-type": "router"}}
 OTHER_SELECTOR = {**deployment(), "spec": {**deployment()["spec"], "selector": {}}}
 NOTES = [
     (
         [whole(2)],
         [whole(4)],
-        ["role decode: replicas 2 -> 4 (1 LeaderWorkerSet changed), nothing restarts"],
+        ["role decode: replicas 2 -> 4, nothing restarts"],
     ),
     (
         [whole(4)],
         [whole(3, **IMAGE)],
         [
             "image changed: restarts decode-0..decode-2",
-            "role decode: replicas 4 -> 3 (1 LeaderWorkerSet changed)",
+            "role decode: replicas 4 -> 3",
         ],
     ),
     # A replica under another number is another one.
@@ -218,12 +213,7 @@ NOTES = [
     (
         [deployment("qwen-epp")],
         [deployment("qwen-epp", "b")],
-        ["image changed: restarts endpoint picker qwen-epp"],
-    ),
-    (
-        [deployment(**PICKER)],
-        [deployment(image="b", **PICKER)],
-        ["image changed: restarts endpoint picker web"],
+        ["image changed: restarts Deployment qwen-epp"],
     ),
     (
         [deployment()],
@@ -233,7 +223,7 @@ NOTES = [
             "selector changed: restarts Deployment web",
         ],
     ),
-    # Nothing is claimed of kinds that are not known.
+    # Nothing is claimed of objects outside of services.
     ([ray(1)], [ray(2)], ["objects: 1 changed"]),
     (
         [lws(), elsewhere()],
@@ -322,21 +312,3 @@ def test_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> None:
 def test_secret_pod_template_of_a_deployment_restarts_it() -> None:
     old, new = ({**deployment(), "spec": {"template": f"<secret\0{n}>"}} for n in (1, 2))
     assert "restarts" in to_text(compare([old], [new]))
-
-
-def test_template_unknown_as_a_whole_is_noted() -> None:
-    def deployment(template: Any, replicas: int) -> dict[str, Any]:
-        spec = {"replicas": replicas, "template": template}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "a"},
-            "spec": spec,
-        }
-
-    note = "pod template unknown before deployment: a; whether their pods restart is unknown, too"
-    for old in ("<unknown>", {"spec": {"containers": []}}):
-        difference = compare([deployment(old, 1)], [deployment("<unknown>", 2)])
-        assert note in difference.notes
-    known = {"spec": {"containers": []}}
-    assert note not in compare([deployment(known, 1)], [deployment(known, 2)]).notes

@@ -115,15 +115,11 @@ def test_long_comment_counts_omitted_lines() -> None:
     new = [config(f"c{n}", k="y" * 200 + str(n), l="b") for n in range(300)]
     shown = to_markdown(compare(old, new))
     assert 64_000 < len(shown) <= 65_000
-    assert shown.startswith(
-        "**objects: 300 changed**\n\n- objects: 300 changed; nothing restarts\n"
-    )
+    assert shown.startswith("**objects: 300 changed**\n\n- objects: 300 changed\n")
     # Of each object: a gap, its title, and three lines for each of its two fields.
-    kept = shown[shown.index("```diff") :].partition("\n```\n")[0].count("\n")
-    assert shown.endswith(
-        f"\n```\n\n{300 * 8 - 1 - kept} more lines do not fit here; "
-        "`fusioninfer-pulumi diff` prints all of them.\n\n</details>\n"
-    )
+    kept = shown[shown.index("```diff") :].partition("\n… ")[0].count("\n")
+    omitted = f"\n… {300 * 8 - 1 - kept} more lines; use --output json to list all\n"
+    assert shown.endswith(f"{omitted}```\n\n</details>\n")
 
 
 def test_many_services_leave_room_for_fields() -> None:
@@ -140,7 +136,7 @@ def test_many_services_leave_room_for_fields() -> None:
     )
     shown = to_markdown(difference)
     assert len(shown) <= 65_000
-    assert " more lines\n\n<details>" in shown
+    assert " more lines; use --output json to list all\n\n<details>" in shown
     assert "@@ LeaderWorkerSet service-0..service-1999 (2000 objects) @@\n" in shown
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -261,34 +260,6 @@ def test_sarif_of_an_argument_that_is_not_a_number(
     assert main(["check", written(tmp_path, manifest), "--output", "sarif"]) == 2
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert "argument-value-invalid" in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in ("render", "check", "completion", "sarif", "inventory"))
-
-
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        ("check --output ", "text json github sarif"),
-        ("pl", "plan place"),
-        ("diff --ba", "--base"),
-        ("rules accelerators-too", "accelerators-too-few"),
-        ("check --ignore serving-ports", "serving-ports-differ"),
-        ("check --ignore accelerators-too", ""),  # an error, which is never ignored
-        ("size Qwen/Qwen3-8B-", "Qwen/Qwen3-8B-AWQ Qwen/Qwen3-8B-FP8"),
-    ],
-)
-def test_completion_in_bash(words: str, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["completion", "bash"])
-    listed = " ".join(f"'{word}'" for word in ["fusioninfer-pulumi", *words.split(" ")])
-    text = f"{capsys.readouterr().out}\nCOMP_WORDS=({listed}); COMP_CWORD={len(words.split(' '))}\n"
-    text += "COMP_TYPE=9; _shtab_fusioninfer_pulumi; echo ${COMPREPLY[@]}"
-    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == wanted
 
 
 def test_rules_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:

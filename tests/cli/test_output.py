@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import yaml
-from cli.printed import Terminal
 
-from fusioninfer_pulumi.cli.finding_formats import format_finding_line, print_findings
+from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 
@@ -37,15 +34,8 @@ def test_multiline_text_is_a_block() -> None:
 def test_rule_follows_the_message_and_precedes_the_frames() -> None:
     actual = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
     line = "F: warning: roles[1].port: is odd"
-    assert format_finding_line("F", actual) == f"{line} [a-rule]\n  __main__.py:1"
-    assert format_finding_line("F", Finding("", actual.severity, actual.location, "is odd")) == line
-
-
-def test_terminal_dims_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(sys, "stderr", screen := Terminal())
-    actual = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "[x] is odd", ("a.py:1",))
-    print_findings([(Origin("F"), actual)])
-    line = "F: warning: roles[1].port: [x] is odd \x1b[2m[a-rule]\x1b[0m"
-    assert screen.getvalue() == f"{line}\n  a.py:1\n"
+    assert format_finding_line(Origin("F"), actual) == f"{line} [a-rule]\n  __main__.py:1"
+    assert (
+        format_finding_line(Origin("F"), Finding("", actual.severity, actual.location, "is odd"))
+        == line
+    )

@@ -119,14 +119,11 @@ NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
         *(
             (name, NVIDIA)
             for name in ("nvidia.com/gpus", "nvidia.com/GPU", "NVIDIA.com/gpu", "nvidia.com/gup",
-                         "nvdia.com/gpu", "nvidia.co/gpu", "nvidia/gpu", "nvidia/gpus",
-                         "nvidia-gpu", "nvidia.gpu", "gpu", "gpus", "GPU")
+                         "nvdia.com/gpu", "nvidia.co/gpu")
         ),
         ("amd.com/gpus", "amd.com/gpu"),
         ("google.com/tpus", TPU),
-        ("tpu", TPU),
         ("habana.ai/gaudis", GAUDI),
-        ("gaudi", GAUDI),
         ("huawei.com/ascend910", "huawei.com/Ascend910"),
         ("aws.amazon.com/neurons", "aws.amazon.com/neuron"),
         ("aws.amazon.com/neuroncores", "aws.amazon.com/neuroncore"),

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.cli.diff._records import (
     FieldChange,
     ObjectChange,
     Pair,
-    RoleEffect,
 )
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 
@@ -22,8 +21,7 @@ from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the rows, of the table of what happens to replicas.
 
-    Empty columns are left out, and that of the service if there is only one. Replicas that restart
-    are in their order, if it is known.
+    Empty columns are left out, and that of the service if there is only one.
     """
     effects = difference.effects
     services = [service_name(effect.namespace, effect.service) for effect in effects]
@@ -31,7 +29,7 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
         "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
         "replicas": [format_pair(effect.replicas) for effect in effects],
-        "restarts": [_order(effect) or join_names(effect.restarts) for effect in effects],
+        "restarts": [join_names(effect.restarts) for effect in effects],
         "added": [join_names(effect.added) for effect in effects],
         "removed": [join_names(effect.removed) for effect in effects],
         "why": [effect.restart_reason or effect.role_change or "unchanged" for effect in effects],
@@ -39,6 +37,18 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "-" for cell in cells] for cells in zip(*columns.values(), strict=True)]
     return list(columns), rows
+
+
+def total_rows(difference: Difference) -> list[list[str]]:
+    """The name, pods and accelerators of each service."""
+    return [
+        [
+            service_name(totals.namespace, totals.service),
+            format_pair(totals.pods),
+            format_pair(totals.accelerators),
+        ]
+        for totals in difference.totals
+    ]
 
 
 def summarize(difference: Difference) -> str:
@@ -75,25 +85,6 @@ def format_pair(pair: Pair) -> str:
 def service_name(namespace: str, name: str) -> str:
     """Name of a service, with its namespace where it is not the default one."""
     return name if namespace == "default" else f"{namespace}/{name}"
-
-
-def _order(effect: RoleEffect) -> str:
-    """The order in which replicas restart; empty for one replica, or if it is unknown."""
-    parts = []
-    for stage in effect.order:
-        number = len(stage.replicas)
-        pace = f", {'up to ' if stage.at_most else ''}{stage.at_a_time} at a time"
-        if number == 1:
-            pace = ""
-        elif stage.groups is not None:
-            pace = f", {count(stage.groups, 'group')} at a time"
-        elif stage.at_a_time >= number and not stage.at_most:
-            pace = " together"
-        parts.append(join_in_order(stage.replicas) + pace)
-    order = ", then ".join(parts)
-    if effect.after:
-        return f"after {', '.join(effect.after)}: {order}"
-    return order if len(effect.restarts) > 1 else ""
 
 
 _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
@@ -215,8 +206,61 @@ def one_line(change: FieldChange, limit: int) -> str | None:
         return None
     if change.kind == "changed":
         return " -> ".join(_pair(change, limit))
-    sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
+    sign, value = _only(change)
     return f"{sign} {_window(_text(value), 0, limit)}"
+
+
+def format_lines(change: FieldChange, limit: int) -> list[str]:
+    """A field's values as the lines of a diff, each with its sign.
+
+    Of texts of several lines only the lines that differ, and not more than a screenful.
+    """
+    lines = list(_lines(change, limit))
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = [f"  … {len(lines) - _MOST_LINES} more lines"]
+    return lines
+
+
+def printable(text: str) -> str:
+    """Escapes what would move the cursor or hide text."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+
+
+def _lines(change: FieldChange, limit: int) -> Iterator[str]:
+    old, new = change.old, change.new
+    if change.kind != "changed":
+        sign, value = _only(change)
+        for line in _block(value, limit):
+            yield f"{sign} {_window(printable(line), 0, limit)}".rstrip()
+    elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
+        import difflib  # most changes are of one line
+
+        olds, news = old.splitlines(), new.splitlines()
+        for line in list(difflib.unified_diff(olds, news, lineterm="", n=_CONTEXT))[2:]:
+            text = f"{line[0]} {_window(printable(line[1:]), 0, limit)}"
+            yield line if line.startswith("@@") else text.rstrip()
+        if olds == news:
+            yield "  only the ends of lines differ"
+    else:
+        yield from (f"{sign} {text}" for sign, text in zip("-+", _pair(change, limit), strict=True))
+
+
+def _only(change: FieldChange) -> tuple[str, Any]:
+    """The sign and the value of an added or removed field."""
+    return ("+", change.new) if change.kind == "added" else ("-", change.old)
+
+
+def _block(value: Any, limit: int) -> list[str]:
+    """Lines of an added or removed value: a structure that one line cannot hold is YAML."""
+    if isinstance(value, str):
+        return value.splitlines() or ['""']
+    text = _text(value)
+    if len(text) <= limit or not isinstance(value, (dict, list)):
+        return [text]
+    import yaml
+
+    dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=limit)
+    return dumped.splitlines()
 
 
 def _pair(change: FieldChange, limit: int) -> tuple[str, str]:
@@ -224,62 +268,11 @@ def _pair(change: FieldChange, limit: int) -> tuple[str, str]:
     old, new = _text(change.old), _text(change.new)
     if old == new and change.old != change.new:  # "1" and 1; masks of two secrets are equal
         old, new = _as_json(change.old), _as_json(change.new)
-    if max(len(old), len(new)) <= limit:
-        return old, new
-    common = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
-    start = max(0, common - min(_LEAD, limit // 3))
+    start = 0
+    if max(len(old), len(new)) > limit:
+        common = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
+        start = max(0, common - min(_LEAD, limit // 3))
     return _window(old, start, limit), _window(new, start, limit)
-
-
-def format_lines(change: FieldChange, limit: int) -> Iterator[str]:
-    """Yields a field's values as the lines of a diff, each with its sign.
-
-    Of texts of several lines only the lines that differ, and not more than a screenful.
-    """
-    value_lines = list(_lines(change, limit))
-    yield from value_lines[:_MOST_LINES]
-    if len(value_lines) > _MOST_LINES:
-        yield f"  … {len(value_lines) - _MOST_LINES} more lines"
-
-
-def printable(text: str) -> str:
-    """Escapes what would move the cursor or hide text."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
-
-
-def _lines(change: FieldChange, limit: int) -> Iterator[str]:
-    texts = isinstance(change.old, str) and isinstance(change.new, str)
-    if change.kind != "changed":
-        sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
-        for line in _block(value, limit):
-            yield f"{sign} {_window(line, 0, limit)}".rstrip()
-    elif texts and "\n" in change.old + change.new:
-        old, new = change.old.splitlines(), change.new.splitlines()
-        import difflib  # most changes are of one line
-
-        for line in list(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT))[2:]:
-            text = f"{line[0]} {_window(printable(line[1:]), 0, limit)}"
-            yield line if line.startswith("@@") else text.rstrip()
-        if old == new:
-            yield "  only the ends of lines differ"
-    else:
-        for sign, text in zip("-+", _pair(change, limit), strict=True):
-            yield f"{sign} {text}"
-
-
-def _block(value: Any, limit: int) -> list[str]:
-    """Lines of an added or removed value: a structure that one line cannot hold is YAML."""
-    if isinstance(value, str):
-        return [printable(line) for line in value.splitlines()] or ['""']
-    text = _text(value)
-    if len(text) <= limit or not isinstance(value, (dict, list)):
-        return [text]
-    import yaml
-
-    dumped = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=limit)
-    return [printable(line) for line in dumped.splitlines()]
 
 
 def _text(value: Any) -> str:
@@ -292,9 +285,5 @@ def _as_json(value: Any) -> str:
 
 def _window(text: str, start: int, limit: int) -> str:
     """Cuts a text down to some characters from a place on."""
-    # The mark of a cut is as long as the one character that it would save.
-    start = 0 if start <= 1 or len(text) <= limit else start
-    head = "…" if start else ""
-    rest = text[start:]
-    free = limit - len(head)
-    return head + (rest if len(rest) <= free else rest[: free - 1] + "…")
+    shown = f"…{text[start:]}" if start and len(text) > limit else text
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -60,24 +60,6 @@ class ObjectChange:
 
 
 @dataclass(frozen=True)
-class RestartStage:
-    """Replicas that restart before those of the next stage.
-
-    Attributes:
-        replicas: The replicas, in the order in which they restart.
-        at_a_time: How many of them restart in parallel.
-        groups: How many serving groups that is, None if the update ignores groups.
-        at_most: Whether they restart one by one in clusters whose StatefulSets ignore
-            `maxUnavailable`.
-    """
-
-    replicas: tuple[str, ...]
-    at_a_time: int
-    groups: int | None = None
-    at_most: bool = False
-
-
-@dataclass(frozen=True)
 class RoleEffect:
     """The effects of a change on the replicas of a role.
 
@@ -87,8 +69,6 @@ class RoleEffect:
         kind: Kind of the workloads that run the role.
         kept: Replicas whose pods keep running.
         reason: Why replicas change; empty if none does.
-        order: The restarts in their order; empty where it is unknown.
-        after: Roles of the service whose replicas restart before those of this one.
         held: Replicas among those kept that keep the old template because of the partition.
         restart_reason: The part of the reason that is about restarts.
         role_change: The part about the role itself, such as `replicas 2 -> 3`.
@@ -104,8 +84,6 @@ class RoleEffect:
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     reason: str = ""
-    order: tuple[RestartStage, ...] = ()
-    after: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     restart_reason: str = ""
     role_change: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,42 +14,17 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
     at,
-    get_count,
     label,
     role_of,
 )
-from fusioninfer_pulumi.cli.diff.restarts import Edit, below
+from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.object_names import (
-    POOL_GROUP,
-    POOL_KIND,
-    REWRITE_KIND,
-    inference_pool,
-)
+from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
-
-# API groups whose objects run no pods, or whose restarts are known.
-_KNOWN_GROUPS = frozenset(
-    {
-        "",
-        "apps",
-        "leaderworkerset.x-k8s.io",
-        "scheduling.volcano.sh",
-        NATIVE_GROUP,
-        "gateway.networking.k8s.io",
-        POOL_GROUP,
-        "inference.networking.x-k8s.io",
-        "llm-d.ai",
-        "rbac.authorization.k8s.io",
-        "autoscaling",
-        "policy",
-    }
-)
-_POD_KINDS = frozenset({("", "Pod"), ("", "ReplicationController")})
 
 
 def describe_changes(
@@ -88,16 +62,10 @@ def describe_changes(
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
     if freed:
-        names = sorted((key.name for key in freed), key=_by_number)
         yield (
-            f"no longer below the partition: {join_names(names)}; replicas that still have the "
-            "old pod template restart"
+            f"no longer below the partition: {join_names(key.name for key in freed)}; replicas "
+            "that still have the old pod template restart"
         )
-
-
-def _by_number(name: str) -> tuple[str, int, str]:
-    head, _, number = name.rpartition("-")
-    return (head, int(number), "") if number.isdecimal() else (name, -1, "")
 
 
 def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
@@ -117,10 +85,10 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
         yield f"below the partition, keep the old pod template: {join_names(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
-            yield f"{edit.reason}: restarts {_object(edit)}"
+            yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"
     rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
     for effect in roles:
-        yield from _scale(effect, edits, rest)
+        yield from _scale(effect, rest)
     removed = {edit.key.name for edit in edits if not edit.new and edit.key.is_lws}
     for edit in edits:
         yield from _growth(edit)
@@ -130,34 +98,10 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
         )
 
 
-def _object(edit: Edit) -> str:
-    component = label(edit.new, labels.COMPONENT_TYPE)
-    picker = component == "router" or edit.key.name.endswith("-epp")
-    kind = "endpoint picker" if picker and edit.key.kind == "Deployment" else edit.key.kind
-    return f"{kind} {edit.key.name}"
-
-
-def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str]:
+def _scale(effect: RoleEffect, rest: str) -> Iterator[str]:
     """Yields how a role is scaled, added or removed."""
-    if not effect.role_change or effect.role_change == "replicas renamed":
-        return
-    done = Counter(
-        (edit.key.kind, edit.change.action)
-        for edit in edits
-        if edit.key.is_pod_group or (edit.key.is_lws and _scales(edit, effect.role))
-    )
-    text = ", ".join(
-        f"{count(number, kind)} {action}" for (kind, action), number in sorted(done.items())
-    )
-    yield f"role {effect.role}: {effect.role_change}{f' ({text})' if text else ''}{rest}"
-
-
-def _scales(edit: Edit, role: str) -> bool:
-    """Whether a LeaderWorkerSet of a role is scaled."""
-    sides = [side for side in (edit.old, edit.new) if side]
-    replicas = {get_count(side, "spec", "replicas") for side in sides}
-    of_role = any(role_of(edit.key, side) == role for side in sides)
-    return of_role and (len(sides) == 1 or len(replicas) > 1)
+    if effect.role_change and effect.role_change != "replicas renamed":
+        yield f"role {effect.role}: {effect.role_change}{rest}"
 
 
 def _growth(edit: Edit) -> Iterator[str]:
@@ -218,16 +162,9 @@ def _target_ports(manifest: Manifest) -> str:
 
 
 def _without_effect(edits: Sequence[Edit]) -> str:
-    """Describes changes that restart nothing."""
-    text = count_objects(edit.change for edit in edits)
-    keys = [edit.key for edit in edits]
-    if any(k.group not in _KNOWN_GROUPS or (k.group, k.kind) in _POD_KINDS for k in keys):
-        return text
-    fields = [change for edit in edits for change in edit.change.fields]
-    changed = all(edit.change.action == "changed" for edit in edits)
-    if changed and all(below(change.path, ("metadata",)) for change in fields):
-        text += ", metadata only"
-    return f"{text}; nothing restarts"
+    """Describes changes that restart nothing; nothing is known of objects outside of services."""
+    is_known = all(edit.service[1] for edit in edits)
+    return count_objects(edit.change for edit in edits) + ("; nothing restarts" if is_known else "")
 
 
 def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:

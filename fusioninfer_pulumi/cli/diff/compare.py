@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import join_names, service_name
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.cli.diff._formatting import service_name
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
     FieldChange,
     ObjectChange,
     Pair,
-    RoleEffect,
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff._sentences import (
@@ -23,15 +23,14 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     get_containers,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
-    LWS_TEMPLATE,
     Identity,
     Manifest,
     Objects,
     Service,
-    at,
     count_pods_and_accelerators,
     find_immutable_change,
     get_count,
+    get_labels,
     get_text,
     index_by_identity,
     is_equal,
@@ -44,15 +43,15 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
-    PlannedUpdates,
+    Steps,
     drop_explained_revision,
     find_rejections,
     find_released,
     find_role_effects,
-    planned_updates,
+    planned_steps,
+    step_of,
 )
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_pairs import (
     PairLws,
@@ -75,6 +74,7 @@ class Change:
         plans: The services after, as far as they are known.
         objects: The objects of both sides.
         lws: The LeaderWorkerSets of both sides.
+        pairs: The prefill and decode ones of both sides, by service.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
         freed: LeaderWorkerSets that a lower partition lets restart.
@@ -82,13 +82,14 @@ class Change:
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
         self.plans = list(plans[1])
-        self.updates = planned_updates(plans[0]), planned_updates(self.plans)
+        self.steps = planned_steps(plans[0]), planned_steps(self.plans)
         olds = index_by_identity(old)
-        news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.updates[1])
+        news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.steps[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
+        self.pairs = _pair_lws(self.lws[0]), _pair_lws(self.lws[1])
         self.edits = list(_edits(olds, news))
-        self.freed = find_released(self.lws, self.updates, self.edits)
+        self.freed = find_released(self.lws, self.steps, self.edits)
 
     def find_rejections(self) -> dict[Service, list[Finding]]:
         """The changes that `pulumi up` rejects, by service."""
@@ -111,7 +112,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     edits = change.edits
     if not edits and not change.freed:
         return Difference(notes=tuple(change.kept))
-    effects = tuple(find_role_effects(change.lws, edits, change.updates[1]))
+    effects = tuple(find_role_effects(change.lws, edits, change.steps[1]))
     services = tuple({service_of(*item) for item in side.items()} for side in change.objects)
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
     engines = tuple(find_engine_changes(edits))
@@ -120,9 +121,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
         effects=effects,
         notes=(
             *describe_changes(edits, effects, services, change.find_rejections(), change.freed),
-            *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
             *change.kept,
-            *_unknown_template_notes(*change.objects),
             *describe_engine_changes(engines, len(affected)),
             *(
                 f"{service_name(*service)}: {note}" if len(affected) > 1 else note
@@ -137,7 +136,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
 
 def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
     """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before, after = (list(_pair_lws(side, service)) for side in change.lws)
+    before, after = (side.get(service, []) for side in change.pairs)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
     epp = plan.picker.epp if plan is not None and plan.picker is not None else None
@@ -145,27 +144,26 @@ def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
     yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
 
-def _pair_lws(lws: Objects, service: Service) -> Iterator[PairLws]:
+def _pair_lws(lws: Objects) -> dict[Service, list[PairLws]]:
+    pairs: dict[Service, list[PairLws]] = {}
     for key, manifest in lws.items():
-        own_labels = at(manifest, "metadata", "labels")
-        if service_of(key, manifest) == service and isinstance(own_labels, Mapping):
-            gang, containers = pod_group_reference(manifest), get_containers(manifest)
-            pair = read_pair_lws(key.name, own_labels, gang, containers)
-            if pair is not None:
-                yield pair
+        gang, containers = pod_group_reference(manifest), get_containers(manifest)
+        pair = read_pair_lws(key.name, get_labels(manifest), gang, containers)
+        if pair is not None:
+            pairs.setdefault(service_of(key, manifest), []).append(pair)
+    return pairs
 
 
-def _with_live_replicas(
-    olds: Objects, news: Objects, planned: PlannedUpdates
-) -> tuple[Objects, list[str]]:
+def _with_live_replicas(olds: Objects, news: Objects, steps: Steps) -> tuple[Objects, list[str]]:
     """The new objects with the replicas that autoscalers have set, and a note for each role."""
     updated, kept = dict(news), dict[str, None]()
     for key, new in news.items():
-        old, update = olds.get(key), planned.of(key)
-        if old is None or update is None or not (key.is_lws and update.step.scaled_externally):
+        old, step = olds.get(key), step_of(key, steps)
+        if old is None or step is None or not (key.is_lws and step.scaled_externally):
             continue
         before, after = (get_count(manifest, "spec", "replicas") for manifest in (old, new))
-        if before == after or update.recreated or find_immutable_change(key, old, new):
+        recreated = step.rollout.strategy is RolloutStrategy.RECREATE
+        if before == after or recreated or find_immutable_change(key, old, new):
             continue  # nothing to keep, or created again with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
         kept[
@@ -275,51 +273,6 @@ def _key(path: str, key: str) -> str:
 
 def _item(path: str, place: str | int) -> str:
     return f"{path}[{place}]"
-
-
-def _replacement_notes(
-    effects: Iterable[RoleEffect], lws: Objects, *, several: bool
-) -> Iterator[str]:
-    """Yields which roles start before those that they replace, and the accelerators they need."""
-    roles: dict[Service, dict[str, list[str]]] = {}
-    for effect in effects:
-        if effect.role_change in ("role added", "role removed"):
-            changes = roles.setdefault((effect.namespace, effect.service), {})
-            changes.setdefault(effect.role_change, []).append(effect.role)
-    for service, changes in roles.items():
-        if len(changes) < 2:  # none replaces another one
-            continue
-        starting = changes["role added"]
-        devices = sum(
-            count_pods_and_accelerators(manifest)[1]
-            for key, manifest in lws.items()
-            if service_of(key, manifest) == service and role_of(key, manifest) in starting
-        )
-        prefix = f"{service_name(*service)}: " if several else ""
-        yield (
-            f"{prefix}role {', '.join(starting)} replaces {', '.join(changes['role removed'])} and "
-            f"starts first: needs {devices} more accelerators until the update ends"
-        )
-
-
-def _unknown_template_notes(olds: Objects, news: Objects) -> Iterator[str]:
-    """Names workloads whose pod template is one value that only a deployment knows."""
-    names = [
-        key.name
-        for key, manifest in news.items()
-        if key in olds and key.template_paths and UNKNOWN in _templates(key, manifest)
-    ]
-    if names:
-        yield (
-            f"pod template unknown before deployment: {join_names(names)}; whether their pods "
-            "restart is unknown, too"
-        )
-
-
-def _templates(key: Identity, manifest: Manifest) -> Iterator[Any]:
-    for path in (*key.template_paths, f"{LWS_TEMPLATE}.workerTemplate"):
-        keys = path.split(".")
-        yield from (at(manifest, *keys[:depth]) for depth in range(1, len(keys) + 1))
 
 
 def _totals(

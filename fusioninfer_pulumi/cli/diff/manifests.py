@@ -30,19 +30,13 @@ _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
 
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else str(value)
-
-
 def _number(text: str) -> int | float:
     number = float(text)
     return int(number) if number.is_integer() else number
 
 
 # Built once: that takes longer than comparing most manifests.
-_ENCODER = json.JSONEncoder(default=_jsonable)
+_ENCODER = json.JSONEncoder(default=str)
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
 _SORTED = json.JSONEncoder(sort_keys=True)
 
@@ -155,9 +149,15 @@ def lws_of(objects: Objects) -> Objects:
     return {key: manifest for key, manifest in objects.items() if key.is_lws}
 
 
+def get_labels(manifest: Manifest | None) -> Mapping[str, Any]:
+    """The labels of an object."""
+    of_object = at(manifest, "metadata", "labels")
+    return of_object if isinstance(of_object, Mapping) else {}
+
+
 def label(manifest: Manifest | None, name: str) -> str:
     """A label of an object, empty without one."""
-    return get_text(manifest, "metadata", "labels", name)
+    return get_text(get_labels(manifest), name)
 
 
 def service_of(key: Identity, manifest: Manifest | None) -> Service:
@@ -245,9 +245,4 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
         return f"{lws_objects.SUB_GROUP_POLICY}.{differing}"
     if not is_equal(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
         return "volumeClaimTemplates"
-    # Without any networkConfig the webhook fills in the default; it rejects an empty one.
-    network = at(new, "spec", "networkConfig")
-    had_policy = at(old, "spec", "networkConfig", "subdomainPolicy") is not None
-    if had_policy and network is not None and at(network, "subdomainPolicy") is None:
-        return "networkConfig.subdomainPolicy"
     return None

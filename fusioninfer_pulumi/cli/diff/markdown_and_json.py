@@ -12,11 +12,10 @@ from fusioninfer_pulumi.cli.diff._formatting import (
     build_replica_table,
     count_objects,
     format_lines,
-    format_pair,
     group_changes,
     printable,
-    service_name,
     summarize,
+    total_rows,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
@@ -36,7 +35,7 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
 
     Args:
         difference: The result of `compare`.
-        limit: Most characters; what does not fit is counted.
+        limit: Most characters; lines that do not fit are counted.
 
     Returns:
         A summary in one line, what the change does, and the changed fields folded away.
@@ -49,24 +48,23 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
         titles, rows = build_replica_table(difference)
         head += _table([name.capitalize() for name in titles], rows)
     if difference.totals:
-        head += _table(
-            ["Service", "Pods", "Accelerators"],
-            [
-                [
-                    service_name(totals.namespace, totals.service),
-                    format_pair(totals.pods),
-                    format_pair(totals.accelerators),
-                ]
-                for totals in difference.totals
-            ],
-        )
-    kept, more = _fitting(head, limit // 2)
-    if more:
-        kept.append(f"… {more} more lines")
-    above = "\n".join(kept).rstrip("\n") + "\n"
+        head += _table(["Service", "Pods", "Accelerators"], total_rows(difference))
+    above = "\n".join(_fitting(head, limit // 2)).rstrip("\n") + "\n"
     if not difference.objects:
         return above
-    return f"{above}\n{_details(difference, limit - len(above) - 1)}"
+    frame = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
+    lines: list[str] = []
+    above_fields = False
+    for group in group_changes(difference.objects):
+        # An added object right below the fields of another one would look like their value.
+        gap = [""] if lines and (group.fields or above_fields) else []
+        lines += [*gap, *_lines(group)]
+        above_fields = bool(group.fields)
+    # 200 characters for the fences and the end.
+    body = "\n".join(_fitting(lines, limit - len(above) - len(frame) - 200))
+    # Longer than any fence of the values, so that none of them ends the block.
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
+    return f"{above}\n{frame}{fence}diff\n{body}\n{fence}\n\n</details>\n"
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
@@ -77,30 +75,8 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def _details(difference: Difference, limit: int) -> str:
-    blocks: list[str] = []
-    after_fields = False
-    for group in group_changes(difference.objects):
-        first, *fields = _blocks(group)
-        # An added object right below the fields of another one would look like their value.
-        gap = "\n" if after_fields or (fields and blocks) else ""
-        blocks += [gap + first, *fields]
-        after_fields = bool(fields)
-    frame = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
-    # 500 characters for the fences and for the sentence on what is left out.
-    kept, _ = _fitting(blocks, limit - len(frame) - 500)
-    body = "\n".join(kept)
-    # Longer than any fence of the values, so that none of them ends the block.
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
-    omitted = "\n".join(blocks[len(kept) :]).count("\n") + 1 if len(kept) < len(blocks) else 0
-    more = (
-        f"\n{omitted} more lines do not fit here; `fusioninfer-pulumi diff` prints all of them.\n"
-    )
-    return f"{frame}{fence}diff\n{body}\n{fence}\n{more if omitted else ''}\n</details>\n"
-
-
-def _blocks(group: Group) -> Iterator[str]:
-    """Lines that stay together: the title, then each field."""
+def _lines(group: Group) -> Iterator[str]:
+    """The title, then the fields with their values."""
     action = group.objects[0].action
     line = f"{_SIGNS[action]} {_cut(printable(group.title), _LONGEST_NOTE)}"
     if action == "changed":
@@ -109,22 +85,18 @@ def _blocks(group: Group) -> Iterator[str]:
         line += ", replaced: deleted and recreated"
     yield line
     for change in group.fields:
-        path = _cut(printable(change.path), _LONGEST_LINE)
-        values = "\n".join(format_lines(change, _LONGEST_LINE))
-        yield f"  {path}:\n{values}"
+        yield f"  {_cut(printable(change.path), _LONGEST_LINE)}:"
+        yield from format_lines(change, _LONGEST_LINE)
 
 
-def _fitting(texts: Iterable[str], limit: int) -> tuple[list[str], int]:
-    """Takes texts while they fit, and counts the others."""
-    taken: list[str] = []
-    left = 0
-    for text in texts:
-        limit -= len(text) + 1
-        if limit < 0 or left:
-            left += 1
-        else:
-            taken.append(text)
-    return taken, left
+def _fitting(lines: list[str], limit: int) -> Iterator[str]:
+    """Yields lines while they fit, then the number of the others."""
+    for number, line in enumerate(lines):
+        limit -= len(line) + 1
+        if limit < 0:
+            yield f"… {len(lines) - number} more lines; use --output json to list all"
+            return
+        yield line
 
 
 def _escaped(text: str) -> str:

@@ -9,10 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
 from fusioninfer_pulumi.checks.update_checks import (
     check_kueue_changes,
@@ -23,7 +21,6 @@ from fusioninfer_pulumi.cli.diff._records import (
     FieldChange,
     ObjectChange,
     Pair,
-    RestartStage,
     RoleEffect,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -35,6 +32,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Service,
     at,
     get_count,
+    get_labels,
     get_partition,
     label,
     pod_group_reference,
@@ -45,7 +43,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import layout_of
-from fusioninfer_pulumi.rollout.update_order import LwsStep, by_group, group_rollout, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
@@ -83,78 +81,33 @@ class Edit:
         return ", ".join(filter(None, (replaced, _restart_reason(self.template_changes))))
 
 
-@dataclass(frozen=True)
-class PlannedUpdate:
-    """When the update of a service changes one of its LeaderWorkerSets.
-
-    Attributes:
-        position: Its place in the rollout.
-        step: Its step of the update.
-        at_a_time: Replicas of the role that change in parallel, None for all.
-        after: Roles that change before this one.
-        groups: Serving groups that change in parallel, None if the update ignores groups.
-    """
-
-    position: int
-    step: LwsStep
-    at_a_time: int | None
-    after: tuple[str, ...]
-    groups: int | None
-
-    @property
-    def recreated(self) -> bool:
-        """Whether a change of its pods deletes it and creates it again."""
-        return self.step.rollout.strategy is RolloutStrategy.RECREATE
-
-    @property
-    def optional(self) -> bool:
-        """Whether the update does not wait for it."""
-        return not (self.step.required or self.step.whole)
+#: The update's steps by namespace, empty if only the Pulumi engine knows it, and LeaderWorkerSet.
+Steps = Mapping[tuple[str, str], LwsStep]
 
 
-class PlannedUpdates(dict[tuple[str, str], PlannedUpdate]):
-    """Updates by namespace, empty if only the Pulumi engine knows it, and LeaderWorkerSet."""
+def planned_steps(plans: Iterable[ServicePlan]) -> Steps:
+    """Returns the step of each LeaderWorkerSet in the updates of services."""
+    return {
+        (plan.namespace if isinstance(plan.namespace, str) else "", step.name): step
+        for plan in plans
+        for step in update_order(plan)
+    }
 
-    def of(self, key: Identity) -> PlannedUpdate | None:
-        """When a LeaderWorkerSet changes, None without a plan of it."""
-        return self.get((key.namespace, key.name)) or self.get(("", key.name))
 
-
-def planned_updates(plans: Iterable[ServicePlan]) -> PlannedUpdates:
-    """Returns when each LeaderWorkerSet of services changes."""
-    updates = PlannedUpdates()
-    for plan in plans:
-        namespace = plan.namespace if isinstance(plan.namespace, str) else ""
-        grouped = by_group(plan)
-        groups = group_rollout(plan).parallel_limit if grouped else None
-        sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not grouped
-        roles: list[str] = []
-        for position, step in enumerate(update_order(plan)):
-            if not roles or roles[-1] != step.role:
-                roles.append(step.role)
-            at_a_time = step.rollout.parallel_limit
-            if at_a_time is not None and step.whole:
-                at_a_time = max(1, at_a_time + step.rollout.max_surge)
-            elif at_a_time is not None and groups is not None:
-                at_a_time *= groups
-            if not (step.required or step.whole):
-                at_a_time = None
-            after = tuple(roles[:-1]) if sequential else ()
-            updates[namespace, step.name] = PlannedUpdate(position, step, at_a_time, after, groups)
-    return updates
+def step_of(key: Identity, steps: Steps) -> LwsStep | None:
+    """Returns the step of a LeaderWorkerSet, None without a plan of it."""
+    return steps.get((key.namespace, key.name)) or steps.get(("", key.name))
 
 
 def find_released(
-    lws: tuple[Objects, Objects],
-    updates: tuple[PlannedUpdates, PlannedUpdates],
-    edits: Iterable[Edit],
+    lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
     """Finds LeaderWorkerSets of an unchanged template that a lower partition lets restart."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
-    for key in lws[0].keys() & lws[1].keys() - restarting:
-        before, after = (update.of(key) for update in updates)
-        freed = before and after and before.step.frozen and not after.step.frozen
+    for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
+        before, after = (step_of(key, side) for side in steps)
+        freed = before and after and before.frozen and not after.frozen
         if freed or get_partition(lws[0][key]) > get_partition(lws[1][key]):
             keys.append(key)
     return keys
@@ -168,7 +121,7 @@ class _Lws:
     old: Manifest | None
     new: Manifest | None
     edit: Edit | None
-    update: PlannedUpdate | None
+    step: LwsStep | None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -195,11 +148,6 @@ class _Lws:
         return self.edit if is_changed else None
 
     @property
-    def is_replaced(self) -> bool:
-        """Whether it is deleted and created again because an immutable field changed."""
-        return self.edit is not None and bool(self.edit.immutable_field)
-
-    @property
     def frozen(self) -> int:
         """The ordinal from which on replicas restart.
 
@@ -210,10 +158,10 @@ class _Lws:
         common = min(self.counts)
         if self.changed is None or self.new is None:
             return common
-        if self.is_replaced:
+        if self.changed.immutable_field:
             return 0
-        planned = self.update is not None and self.update.step.frozen
-        return common if planned else min(get_partition(self.new), common)
+        is_frozen = self.step is not None and self.step.frozen
+        return common if is_frozen else min(get_partition(self.new), common)
 
     @property
     def restarts(self) -> list[str]:
@@ -222,7 +170,7 @@ class _Lws:
 
 
 def find_role_effects(
-    lws: tuple[Objects, Objects], edits: Sequence[Edit], updates: PlannedUpdates
+    lws: tuple[Objects, Objects], edits: Sequence[Edit], steps: Steps
 ) -> Iterator[RoleEffect]:
     """Yields the effects on the replicas of services that have a changed object.
 
@@ -237,23 +185,19 @@ def find_role_effects(
         some = new.get(key) or old.get(key)
         roles = services.get(service_of(key, some))
         if roles is not None:
-            item = _Lws(key, old.get(key), new.get(key), edited.get(key), updates.of(key))
+            item = _Lws(key, old.get(key), new.get(key), edited.get(key), step_of(key, steps))
             roles.setdefault(role_of(key, some), []).append(item)
     for service, roles in services.items():
-        restarting = [name for name, items in roles.items() if any(i.restarts for i in items)]
         for name, items in roles.items():
-            yield _effect(service, name, items, restarting)
+            yield _effect(service, name, items)
         for edit in edits:
             if edit.restarts and edit.key.is_apps_workload and service == edit.service:
                 yield _apps_effect(service, edit)
 
 
-def _effect(
-    service: Service, role: str, items: Sequence[_Lws], restarting: Collection[str]
-) -> RoleEffect:
+def _effect(service: Service, role: str, items: Sequence[_Lws]) -> RoleEffect:
     replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
-    changed = [item for item in items if item.restarts]
     edits = [item.changed for item in items if item.changed is not None]
     gangs = {
         f"gang scheduling switched {'on' if pod_group_reference(edit.new) else 'off'}"
@@ -261,7 +205,7 @@ def _effect(
         if bool(pod_group_reference(edit.old)) != bool(pod_group_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    restart_reason = _restart_reason(changes, gangs) if changed else ""
+    restart_reason = _restart_reason(changes, gangs) if any(item.restarts for item in items) else ""
     existed = any(item.old is not None for item in items)
     exists = any(item.new is not None for item in items)
     role_change = "replicas renamed" if added else ""
@@ -269,9 +213,6 @@ def _effect(
         role_change = "role added" if exists else "role removed"
     elif replicas.before != replicas.after:
         role_change = f"replicas {replicas.before} -> {replicas.after}"
-    # Updates of a service that runs in two clusters are independent.
-    ordered = all(item.update is not None and not item.key.ordinal for item in changed)
-    after = changed[-1].update.after if changed and changed[-1].update is not None else ()
     return RoleEffect(
         service=service[1],
         namespace=service[0],
@@ -283,28 +224,10 @@ def _effect(
         removed=tuple(name for i in items for name in i.names[i.counts[1] : i.counts[0]]),
         kept=tuple(name for item in items for name in item.names[: item.frozen]),
         reason=", ".join(filter(None, (restart_reason, role_change))),
-        order=tuple(_stages(changed)) if ordered else (),
-        after=tuple(name for name in after if name in restarting),
         held=tuple(name for i in items if i.changed for name in i.names[: i.frozen]),
         restart_reason=restart_reason,
         role_change=role_change,
     )
-
-
-def _stages(items: Iterable[_Lws]) -> Iterator[RestartStage]:
-    """Puts the restarts of a role in order: what the service needs first, the rest together."""
-    updates = [(item, item.update) for item in items if item.update is not None]
-    updates.sort(key=lambda pair: (pair[1].optional, pair[1].position))
-    for _, same in groupby(updates, key=lambda pair: pair[1].optional):
-        part = list(same)
-        names = tuple(name for item, _ in part for name in reversed(item.restarts))
-        paced = [update for item, update in part if not (update.recreated or item.is_replaced)]
-        paces = [update.at_a_time or len(names) for update in paced]
-        at_a_time = min(max(paces), len(names)) if len(paced) == len(part) else len(names)
-        # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
-        at_most = at_a_time > 1 and any(update.step.whole for update in paced)
-        groups = part[0][1].groups if at_a_time < len(names) else None
-        yield RestartStage(names, at_a_time, groups, at_most)
 
 
 def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
@@ -410,70 +333,58 @@ def find_rejections(
 ) -> dict[Service, list[Finding]]:
     """Returns the changes that `pulumi up` rejects, by service, if the old objects are running.
 
-    Checks that need a plan skip services that occur several times in a source, because each of
-    their clusters may be updated independently.
+    Skips services that occur several times in a source, because each of their clusters may be
+    updated independently.
     """
     edited = {edit.key: edit for edit in edits}
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    unawaited = {
-        (str(plan.namespace), plan.service) for plan in plans if not plan.wait.level.awaits_replicas
-    }
-    rejected = _layout_rejections(*lws, unawaited)
+    rejected = {}
     for plan in plans:
-        keys = lws_by_name(plan, lws[0])
-        if not keys or times[str(plan.namespace), plan.service] > 1:
+        planned = lws_by_name(plan, lws[1])
+        if not planned or times[str(plan.namespace), plan.service] > 1:
             continue
-        edits_of = {name: edited[key] for name, key in keys.items() if key in edited}
-        differing = {
-            name
-            for name, edit in edits_of.items()
-            if (edit.immutable_field or "").startswith(SUB_GROUP_POLICY)
+        service = next(iter(planned.values())).namespace, plan.service
+        running = lws_by_name(plan, lws[0])
+        other_layout = {
+            key.name: role_of(key, manifest)
+            for key, manifest in lws[0].items()
+            if service_of(key, manifest) == service
+            and layout_of(get_labels(manifest)) not in (None, plan.shape.layout)
         }
-        running = {name: _running(lws[0][key], edited.get(key)) for name, key in keys.items()}
+        roles = {name: role_of(key, lws[1][key]) for name, key in planned.items()}
+        edits_of = {name: edited[key] for name, key in running.items() if key in edited}
+        replaced = {
+            name: edit.immutable_field for name, edit in edits_of.items() if edit.immutable_field
+        }
         in_place = {
             name: (edit.old, edit.new)
             for name, edit in edits_of.items()
-            if edit.old is not None and edit.new is not None and not edit.immutable_field
+            if edit.old is not None and edit.new is not None and name not in replaced
             # A secret template is a text.
             if all(isinstance(_template(side), Mapping) for side in (edit.old, edit.new))
         }
-        service = next(iter(keys.values())).namespace, plan.service
-        rejected.setdefault(service, []).extend(
-            [
-                *check_subgroup_policies(plan, differing),
-                *check_kueue_changes(plan, in_place),
-                *check_gang_joins(plan, running),
-            ]
-        )
+        before = {
+            name: None
+            if name in replaced
+            else RunningLws(
+                pod_group_reference(lws[0][key]),
+                get_count(_template(lws[0][key]), "size"),
+                get_count(lws[0][key], "spec", "replicas"),
+                name in edits_of and edits_of[name].restarts,
+            )
+            for name, key in running.items()
+        }
+        policies = {name for name, field in replaced.items() if field.startswith(SUB_GROUP_POLICY)}
+        awaits_replicas = plan.wait.level.awaits_replicas
+        rejected[service] = [
+            *check_layout_change(
+                plan.shape.layout, other_layout, roles, awaits_replicas=awaits_replicas
+            ),
+            *check_subgroup_policies(plan, policies),
+            *check_kueue_changes(plan, in_place),
+            *check_gang_joins(plan, before),
+        ]
     return rejected
-
-
-def _layout_rejections(
-    old: Objects, new: Objects, unawaited: Collection[Service]
-) -> dict[Service, list[Finding]]:
-    """Finds services that change between `PerReplica` and `PerRole`."""
-    olds, news = _by_layout(old), _by_layout(new)
-    return {
-        service: check_layout_change(
-            layout, others, planned, awaits_replicas=service not in unawaited
-        )
-        for service, layouts in news.items()
-        for layout, planned in layouts.items()
-        for other, others in olds.get(service, {}).items()
-        if len(layouts) == 1 and other is not layout
-    }
-
-
-def _by_layout(lws: Objects) -> dict[Service, dict[Layout, dict[str, str]]]:
-    """Roles of the LeaderWorkerSets by their names, by service and layout."""
-    by_service: dict[Service, dict[Layout, dict[str, str]]] = {}
-    for key, manifest in lws.items():
-        lws_labels = at(manifest, "metadata", "labels")
-        layout = layout_of(lws_labels) if isinstance(lws_labels, Mapping) else None
-        if layout is not None:
-            layouts = by_service.setdefault(service_of(key, manifest), {})
-            layouts.setdefault(layout, {})[key.name] = role_of(key, manifest)
-    return by_service
 
 
 def lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
@@ -487,11 +398,3 @@ def lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
 
 def _template(manifest: Manifest) -> Any:
     return at(manifest, "spec", "leaderWorkerTemplate")
-
-
-def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:
-    if edit is not None and edit.immutable_field:
-        return None
-    nodes = get_count(_template(old), "size")
-    changes = edit is not None and edit.restarts
-    return RunningLws(pod_group_reference(old), nodes, get_count(old, "spec", "replicas"), changes)

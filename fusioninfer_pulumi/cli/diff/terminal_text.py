@@ -12,12 +12,11 @@ from fusioninfer_pulumi.cli.diff._formatting import (
     Group,
     build_replica_table,
     format_lines,
-    format_pair,
     group_changes,
     one_line,
     printable,
-    service_name,
     summarize,
+    total_rows,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
 from fusioninfer_pulumi.cli.printing import wrap_text
@@ -45,9 +44,7 @@ def print_diff(difference: Difference, console: Console) -> None:
 
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
     yield wrap_text(summarize(difference), console.width, "  ")
-    for totals in difference.totals:
-        pods, devices = format_pair(totals.pods), format_pair(totals.accelerators)
-        name = service_name(totals.namespace, totals.service)
+    for name, pods, devices in total_rows(difference):
         yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
         yield ""

@@ -18,7 +18,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.program.project_files import (
     Project,
     StackConfig,
@@ -98,8 +97,7 @@ def run_program(
     with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as printed:
         request = Request(project, config, secrets, limit, Connection(os.dup(printed.fileno())))
         try:
-            with working(f"{folder}: running the program"):
-                outcome = _outcome(child.main, request, hidden)
+            outcome = _outcome(child.main, request, hidden)
         except ProgramError as problem:
             outcome = problem.findings
         finally:

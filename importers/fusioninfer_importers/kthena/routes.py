@@ -19,7 +19,7 @@ from fusioninfer_importers.kthena.servers import SCORERS, Server, commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
 from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
+from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField
 
 BODY_BASED_ROUTING_NEEDED = Rule("body-based-routing-needed")
 RULE_ORDER_DIFFERS = Rule("rule-order-differs")
@@ -334,7 +334,7 @@ def _add_rule(
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
-        backoff = {} if interval is None else {"backoff": durations.format_route_duration(interval)}
+        backoff = {} if interval is None else {"backoff": interval}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
     builder.derive(target, built, at / "modelMatch")
     builder.set_origin((*target, "name"), at / "name", copied=True)
