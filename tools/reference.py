@@ -50,7 +50,7 @@ tool calls and of reasoning, the runner, types. Generated from
 - A quantized sibling gets the same arguments; its GPUs come from fusioninfer-capacity.
 - `--trust-remote-code` runs code of the model's repository; it stands where the recipe has it.
 
-A template's own arguments replace these, with the warning `preset-argument-replaced`.
+A template's own arguments replace these.
 
 """
 _DIFFERENCES = """\

@@ -199,12 +199,9 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue
         name = argument.lstrip("-").partition("=")[0]
-        reason = family.rejected_flags.get(name)
         if name in OWNED_FLAGS:
             message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
-        elif reason is not None:
-            yield error(FLAG_UNKNOWN, (index,), f"{family.name} rejects --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
             yield warning(FLAG_UNKNOWN, (index,), message)

@@ -106,14 +106,6 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
 }
 
-#: Descriptions of strategies with one scorer, for the plan.
-_ALONE = {
-    "prefix-cache": "requests with the longest shared prefix go to the same pod",
-    "kv-cache": "each request goes to the pod with the most free KV cache",
-    "queue": "each request goes to the pod with the fewest waiting requests",
-    "lora": "each request goes to a pod that has its LoRA adapter loaded",
-}
-
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
 
@@ -275,8 +267,6 @@ def describe_strategy(request: EppRequest) -> str:
     scorers = _scorers(request)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
-        if len(scorers) == 1 and (lone := next(iter(scorers))) in _ALONE:
-            return _ALONE[lone]
         return f"each request goes to the pod with the highest score: {total}"
     prompts = "prompts"
     if request.threshold:
@@ -392,16 +382,10 @@ def read_config(text: str) -> Any:
         finally:
             loader.dispose()
     except yaml.YAMLError as problem:
-        raise UnreadableError(_reason(problem)) from None
+        text = " ".join(str(problem).split()).replace('in "<unicode string>", ', "at ")
+        raise UnreadableError(f"not YAML: {text}") from None
     except RecursionError:
         raise UnreadableError("not YAML: nested too deeply") from None
-
-
-def _reason(problem: yaml.YAMLError) -> str:
-    mark = getattr(problem, "problem_mark", None)
-    text = getattr(problem, "problem", None) or getattr(problem, "context", None) or str(problem)
-    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-    return f"not YAML: {place}{' '.join(str(text).split())}"
 
 
 GRPC_PORT = 9002

@@ -17,12 +17,13 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.findings import Rule, shown
 from fusioninfer_pulumi.generated import FOLDER
 
@@ -39,9 +40,6 @@ DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
 DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 #: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
 DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
-
-#: Image versions as numbers: `v1.2.1` is (1, 2, 1).
-Version = tuple[int, int, int]
 
 
 class Family(str, enum.Enum):
@@ -96,7 +94,6 @@ class EppFamily:
         engine_metrics: Engine metrics that it reads by default. v1.2.1 uses a name for the KV cache
             that current vLLM does not have, and scores all pods 1.0 without it
             (`pkg/epp/server/runserver.go`).
-        rejected_flags: Flags of an earlier family that it rejects, with what to do instead.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
@@ -124,7 +121,6 @@ class EppFamily:
     prefix_keys: PrefixKeys = PrefixKeys.TOKENS
     engine_metrics: LoadMetrics = VLLM_METRICS
     averages_saturation: bool = True
-    rejected_flags: Mapping[str, str] = field(default_factory=dict)
     needs_inference_objective_crd: bool = False
     rewrite_api: str | None = None
     flow_control: FlowControl | None = None
@@ -185,26 +181,6 @@ class EppFamily:
         return plugin in self.plugins
 
 
-def version_text(version: Version) -> str:
-    """Write a version as image tags do: `v1.2.1` for (1, 2, 1)."""
-    return "v" + ".".join(str(part) for part in version)
-
-
-def _removed(before: Family, after: Family, instead: str) -> dict[str, str]:
-    flags = set(release_data(before)["flags"]) - set(release_data(after)["flags"])
-    return dict.fromkeys(flags, instead)
-
-
-_METRICS = _removed(
-    Family.GAIE_1_3,
-    Family.GAIE_1_4,
-    "set engineConfigs of the metrics extractor in the configuration instead",
-)
-_MODEL_SERVER = _removed(
-    Family.LLM_D_0_9,
-    Family.LLM_D_0_10,
-    "it was removed; set it on a metrics-data-source plugin in the configuration instead",
-)
 _GAIE_1_3 = EppFamily(
     Family.GAIE_1_3,
     "registry.k8s.io/gateway-api-inference-extension/epp",
@@ -233,7 +209,6 @@ _GAIE_1_4 = replace(
     integer_weights=False,
     prefix_keys=PrefixKeys.TOKENS,
     averages_saturation=True,
-    rejected_flags=_METRICS,
 )
 _LLM_D_0_9 = EppFamily(
     Family.LLM_D_0_9,
@@ -242,7 +217,6 @@ _LLM_D_0_9 = EppFamily(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     api_versions=(LLM_D_API, X_K8S_API),
     prefix_keys=PrefixKeys.PRODUCER,
-    rejected_flags=_METRICS,
     # It ignores the older group if the cluster has the kind of both.
     rewrite_api="llm-d.ai/v1alpha2",
     flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
@@ -261,7 +235,6 @@ FAMILIES = {
             _LLM_D_0_9,
             family=Family.LLM_D_0_10,
             versions=((0, 10, 0), (0, 10, 0)),
-            rejected_flags={**_METRICS, **_MODEL_SERVER},
             limits_waiting=True,
             traces_tls=True,
             sidecar_reads_pool=True,
@@ -269,16 +242,7 @@ FAMILIES = {
     )
 }
 
-#: Repositories of llm-d before v0.9.
-_FORMER = frozenset({"llm-d-inference-scheduler", "llm-d-routing-sidecar"})
 _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
-#: Oldest supported release by the last part of a repository.
-_OLDEST = {
-    repository.rpartition("/")[2]: family.versions[0]
-    for family in reversed(FAMILIES.values())
-    for repository in (family.repository, family.sidecar_repository)
-    if repository is not None
-}
 
 
 def find_family(image: str) -> EppFamily | None:
@@ -292,18 +256,9 @@ def find_sidecar_image_family(image: str) -> EppFamily | None:
 
 
 def _family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
-    name, version = _parts(image)
-    if version is None:
-        return None
-    return next(
-        (
-            family
-            for family in FAMILIES.values()
-            if repository(family).rpartition("/")[2] == name
-            and family.versions[0] <= version <= family.versions[1]
-        ),
-        None,
-    )
+    name, version = split_image(image)
+    named = (row for row in FAMILIES.values() if repository(row).rpartition("/")[2] == name)
+    return next((row for row in named if row.versions[0] <= version <= row.versions[1]), None)
 
 
 def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
@@ -314,38 +269,21 @@ def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) 
 
 def explain_unknown_image(image: str) -> str:
     """Return why `find_family` does not recognize an endpoint picker's image, and the fix."""
-    name, version = _parts(image)
-    gaie = name in ("epp", "lwepp")
-    closest = FAMILIES[Family.GAIE_1_5 if gaie else Family.LLM_D_0_10]
-    why = "is not an endpoint picker that is known by name"
-    if name == "lwepp" or (name == "epp" and version is not None and version >= (1, 6, 0)):
-        why = "has no plugins; the last endpoint picker of that project is v1.5.0"
-    elif is_unsupported_release(image):
-        closest = FAMILIES[Family.GAIE_1_2 if gaie else Family.LLM_D_0_9]
-        why = f"is too old; the oldest supported release is {version_text(closest.versions[0])}"
-    elif version is None and name in _OLDEST:
-        why = "has no release tag, so its version is not known"
-    elif name in _OLDEST:
-        why = f"is not a supported release; the newest is {version_text(closest.versions[1])}"
+    releases: dict[str, list[Version]] = {}
+    for row in FAMILIES.values():
+        releases.setdefault(row.repository, []).extend(row.versions)
+    known = " and ".join(
+        f"{version_text(versions[0])} to {version_text(versions[-1])} of {repository}"
+        for repository, versions in releases.items()
+    )
     return (
-        f"{shown(image)} {why}; use {closest.image}, or set endpointPicker.family "
-        f"({', '.join(FAMILIES)}) for a build of your own"
+        f"{shown(image)} is not a supported endpoint picker; supported are {known}. For a build of "
+        f"your own set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 
 
-def is_unsupported_release(image: str) -> bool:
-    """Return whether a picker or sidecar is older than the oldest supported release."""
-    name, version = _parts(image)
-    oldest = _OLDEST.get(name)
-    return name in _FORMER or (oldest is not None and version is not None and version < oldest)
-
-
-def _parts(image: str) -> tuple[str, Version | None]:
-    """Return last part of an image's repository, and the version in its tag."""
-    path, _, digest = image.strip().partition("@")
-    name, _, tag = path.rpartition("/")[2].partition(":")
+def split_image(image: str) -> tuple[str, Version]:
+    """Return last part of an image's repository, and the version in its tag, empty without one."""
+    name, _, tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
-    if match is None or (digest and not tag):
-        return name, None
-    major, minor, patch = (int(part) for part in match.groups())
-    return name, (major, minor, patch)
+    return name, tuple(map(int, match.groups())) if match else ()

@@ -16,9 +16,9 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EppFamily,
     Family,
     find_sidecar_image_family,
-    is_unsupported_release,
-    version_text,
+    split_image,
 )
+from fusioninfer_pulumi.engines.engine_images import version_text
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -83,9 +83,13 @@ def choose_sidecar_family(
         return FAMILIES[explicit]
     if image is None or is_output(image):
         return picker
-    if is_unsupported_release(image):
-        oldest = version_text(FAMILIES[Family.LLM_D_0_9].versions[0])
-        message = f"{shown(image)} is too old; the oldest supported release is {oldest}"
+    name, version = split_image(image)
+    oldest = FAMILIES[Family.LLM_D_0_9].versions[0]
+    if name == "llm-d-routing-sidecar" or (
+        name == "llm-d-router-disagg-sidecar" and () < version < oldest
+    ):
+        needed = version_text(oldest)
+        message = f"{shown(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker
 
@@ -103,7 +107,5 @@ def protocol(names: Sequence[str]) -> str | None:
 def is_sidecar(container: Mapping[str, Any]) -> bool:
     """Return whether a container is a prefill/decode sidecar, by its name or its image."""
     image = container.get("image")
-    name = ""
-    if isinstance(image, str):
-        name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    name = split_image(image)[0] if isinstance(image, str) else ""
     return container.get("name") in KNOWN_NAMES or name in KNOWN_IMAGES

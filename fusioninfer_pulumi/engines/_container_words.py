@@ -96,7 +96,6 @@ def _is_prefix(word: str) -> bool:
 _MODULES = {
     # `python3 -m` this is the entrypoint of the vLLM images up to v0.11.0.
     "vllm.entrypoints.openai.api_server": "vllm",
-    "vllm.entrypoints.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
 _VLLM = "vllm.entrypoints.cli.main"  # what the program `vllm` runs

@@ -206,7 +206,7 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
     gone, first = table.removed(name, release), table.first(name)
     if gone is not None:
         new = find_successor(engine, name)
-        remedy = f"use {new} instead" if new else "remove it"
+        remedy = f"use {new} instead" if new else "remove or replace it"
         text = f"{name} was removed in {title} v{gone}, the image has v{release}; {remedy}"
         return ARGUMENT_REMOVED, text
     if first is not None:
@@ -218,9 +218,9 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 
 
 def find_successor(engine: Engine, name: str) -> str | None:
-    """Return what replaces a removed argument, None if nothing is known."""
+    """Return what replaces a removed argument, None if its last help does not name it."""
     versions = load_argument_table(engine.name).versions(name)
-    return engine.successors.get(name) or (versions[-1].deprecated if versions else None) or None
+    return versions[-1].deprecated or None if versions else None
 
 
 def check_generated_arguments(command: EngineCommand, original: EngineCommand) -> list[Finding]:

@@ -18,7 +18,6 @@ from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
-from fusioninfer_pulumi.engines._engine_images import Image
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,
@@ -27,6 +26,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     integer,
     parse_json,
 )
+from fusioninfer_pulumi.engines.engine_images import Image
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -273,12 +273,16 @@ class MultiNode:
         raise NotImplementedError
 
 
-class LoadFailure(enum.Enum):
-    """What a decode engine does with a request whose KV cache it could not load."""
+class PairState(str, enum.Enum):
+    """What a decode pod does with the KV cache of a prefill pod.
 
-    RECOMPUTES = enum.auto()
-    FAILS = enum.auto()
-    UNKNOWN = enum.auto()
+    `DEGRADED`: it computes the prompts itself. `BROKEN`: the requests fail.
+    """
+
+    COMPATIBLE = "compatible"
+    DEGRADED = "degraded"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
 
 
 class KvCache:
@@ -338,9 +342,9 @@ class KvCache:
         """Return why the connector does not support the two parallelisms, None if it does."""
         return None
 
-    def load_failure(self, command: EngineCommand) -> LoadFailure:
+    def load_failure(self, command: EngineCommand) -> PairState:
         """Return what a decode engine does if it cannot load the KV cache of a request."""
-        return LoadFailure.UNKNOWN
+        return PairState.UNKNOWN
 
 
 class Engine:
@@ -382,7 +386,6 @@ class Engine:
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
         rejects_unknown_models: Whether a request for another model gets an error.
-        successors: Replacements of removed arguments, if their help did not name them.
         length_flag: Flag for the tokens of the longest sequence.
         keep_alive_variable: Variable with the seconds until it closes an idle connection.
         drain_flag: Flag for the seconds that running requests may take after SIGTERM.
@@ -423,7 +426,6 @@ class Engine:
     events: Mapping[str, Any]
     model_setup_flags: Mapping[str, tuple[str, ...]]
     rejects_unknown_models: bool
-    successors: Mapping[str, str]
     length_flag: str
     keep_alive_variable: str
     drain_flag: str | None = None

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv, find_program, read_argv
-from fusioninfer_pulumi.engines._engine_images import Image, read_image
 from fusioninfer_pulumi.engines._shell_scripts import ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import (
     read_plain_variables,
@@ -15,6 +14,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
+from fusioninfer_pulumi.engines.engine_images import Image, read_image
 from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 

@@ -16,10 +16,8 @@ class EnginePreset:
     Attributes:
         release: The default release. It changes only with minor versions of the library, because
             a new image restarts pods.
-        image: Image for GPUs, with `{release}` in it.
-        cpu_image: The same for processors, None where there is none.
-        amd_image: The same for GPUs of AMD, None where its name does not follow from the release.
-        amd_since: The first release that has it.
+        images: Image by what it runs on (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it; only
+            those whose names follow from the release.
         program: Words that start it.
         arguments: Arguments that every pod needs.
         length_arguments: Arguments for the longest sequence that fits: without them vLLM exits if
@@ -32,11 +30,8 @@ class EnginePreset:
     """
 
     release: str
-    image: str
+    images: Mapping[str, str]
     program: tuple[str, ...]
-    cpu_image: str | None = None
-    amd_image: str | None = None
-    amd_since: str = ""
     arguments: tuple[str, ...] = ()
     length_arguments: tuple[str, ...] = ()
     drain_arguments: tuple[str, ...] = ()
@@ -62,11 +57,12 @@ CATALOGUE_ENGINE = VLLM.name
 PRESETS: Mapping[str, EnginePreset] = {
     VLLM.name: EnginePreset(
         release="0.32.0",
-        image="vllm/vllm-openai:v{release}",
+        images={
+            "GPUs": "vllm/vllm-openai:v{release}",
+            "CPUs": "vllm/vllm-openai-cpu:v{release}-x86_64",
+            "AMD GPUs": "vllm/vllm-openai-rocm:v{release}",  # 0.14.0 and later
+        },
         program=("vllm", "serve"),
-        cpu_image="vllm/vllm-openai-cpu:v{release}-x86_64",
-        amd_image="vllm/vllm-openai-rocm:v{release}",
-        amd_since="0.14.0",
         length_arguments=("--max-model-len", "auto"),
         # Without it requests that run longer than 20 s are lost (docs/failures.md).
         drain_arguments=("--shutdown-timeout", "300"),
@@ -77,7 +73,7 @@ PRESETS: Mapping[str, EnginePreset] = {
     ),
     SGLANG.name: EnginePreset(
         release="0.5.23",
-        image="lmsysorg/sglang:v{release}",
+        images={"GPUs": "lmsysorg/sglang:v{release}"},
         program=("python3", "-m", "sglang.launch_server"),
         # By default it listens on the pod itself alone, and serves no metrics, by which endpoint
         # pickers and autoscalers see its load.

@@ -7,13 +7,12 @@ distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0. SGLang: `disaggregation/
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, LoadFailure
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
 #: Names of one type; `fp8` is `fp8_e4m3` on all accelerators that have it.
 _SYNONYMS = {
@@ -94,15 +93,6 @@ def pair_revision(commands: Sequence[EngineCommand]) -> str | None:
     return hashlib.sha256("\n".join(sorted(factors)).encode()).hexdigest()[:10]
 
 
-class PairState(str, enum.Enum):
-    """Whether a decode pod can use the KV cache of a prefill pod."""
-
-    COMPATIBLE = "compatible"
-    DEGRADED = "degraded"
-    BROKEN = "broken"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True)
 class PairCompatibility:
     """What happens to requests of a prefill and a decode pod.
@@ -119,10 +109,9 @@ class PairCompatibility:
     source: str = ""
 
 
-_FAILED = {
-    LoadFailure.RECOMPUTES: (PairState.DEGRADED, "decode computes these prompts itself"),
-    LoadFailure.FAILS: (PairState.BROKEN, "these requests fail with HTTP 500"),
-    LoadFailure.UNKNOWN: (PairState.UNKNOWN, ""),
+_CLIENTS = {
+    PairState.DEGRADED: "decode computes these prompts itself",
+    PairState.BROKEN: "these requests fail with HTTP 500",
 }
 
 
@@ -153,6 +142,6 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.COMPATIBLE, source=engine.kv_cache.handshake_source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
-    state, clients = _FAILED[engine.kv_cache.load_failure(decode)]
-    source = engine.kv_cache.handshake_source if state is not PairState.UNKNOWN else ""
-    return PairCompatibility(state, tuple(differences), clients, source)
+    state = engine.kv_cache.load_failure(decode)
+    source = engine.kv_cache.handshake_source if state in _CLIENTS else ""
+    return PairCompatibility(state, tuple(differences), _CLIENTS.get(state, ""), source)

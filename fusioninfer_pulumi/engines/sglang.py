@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._engine_images import Version
 from fusioninfer_pulumi.engines.engine import (
     UNSUPPORTED_BY_ENGINE,
     Argument,
@@ -28,6 +27,7 @@ from fusioninfer_pulumi.engines.engine import (
     Transfer,
     Word,
 )
+from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.engines.launchers import check_nodes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
@@ -243,18 +243,6 @@ class Sglang(Engine):
         True,
         "SGLang serves metrics only with --enable-metrics; add it to the arguments",
     )
-    # Renamed without a word in the help of the old one (`ServerArgs`, by release).
-    successors: Mapping[str, str] = {
-        "--max-micro-batch-size": "--pp-max-micro-batch-size",
-        "--nsa-decode": "--nsa-decode-backend",
-        "--nsa-prefill": "--nsa-prefill-backend",
-        "--kt-amx-method": "--kt-method",
-        "--kt-amx-weight-path": "--kt-weight-path",
-        "--oltp-traces-endpoint": "--otlp-traces-endpoint",
-        "--speculative-ngram-branch-length": "--speculative-ngram-max-trie-depth",
-        "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
-        "--enable-deepep-waterfill": "--enable-waterfill",
-    }
     multi_node = SglangNodes()
     kv_cache = SglangKvCache()
 

@@ -110,29 +110,6 @@ class Vllm(Engine):
         "vLLM collects no metrics with --disable-log-stats; remove it",
     )
     tracing_flag = "--otlp-traces-endpoint"
-    # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.11.0 and
-    # 0.12.0, `config/model.py` of 0.11.0).
-    successors: Mapping[str, str] = {
-        "--task": "--runner and --convert",
-        "--disable-log-requests": "--no-enable-log-requests",
-        "--rope-scaling": "--hf-overrides",
-        "--rope-theta": "--hf-overrides",
-        "--override-pooler-config": "--pooler-config",
-        "--guided-decoding-backend": "--structured-outputs-config.backend",
-        "--guided-decoding-disable-fallback": "--structured-outputs-config.disable_fallback",
-        "--guided-decoding-disable-any-whitespace": (
-            "--structured-outputs-config.disable_any_whitespace"
-        ),
-        "--guided-decoding-disable-additional-properties": (
-            "--structured-outputs-config.disable_additional_properties"
-        ),
-        "--num-redundant-experts": "--eplb-config.num_redundant_experts",
-        "--eplb-window-size": "--eplb-config.window_size",
-        "--eplb-step-interval": "--eplb-config.step_interval",
-        "--eplb-log-balancedness": "--eplb-config.log_balancedness",
-        "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
-        "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
-    }
     multi_node = VllmNodes()
     kv_cache = VllmKvCache()
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
-from fusioninfer_pulumi.engines._engine_images import Version, version_text
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
 from fusioninfer_pulumi.engines.engine import (
@@ -16,18 +15,13 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     KvCache,
     KvConnector,
-    LoadFailure,
     Offload,
     Offloading,
+    PairState,
     Transfer,
 )
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Rule,
-    error,
-    info,
-    warning,
-)
+from fusioninfer_pulumi.engines.engine_images import Version, version_text
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
@@ -53,49 +47,26 @@ _ENFORCE = "enforce_handshake_compat"
 #: First release of NIXL in which a decoder's block need not be several of a prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
-#: First release in which NIXL's decoders may have a smaller tensor parallel size than prefillers
-#: ("Decode TP cannot be smaller than prefill TP" in 0.13.0, not in 0.14.0). One must divide the
-#: other in all releases (`tp_ratio`, up to 0.33.0).
-NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 #: First release in which NIXL knows who sends and who fetches: it warns that `kv_both` will go
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
 
-class Handshake(NamedTuple):
-    """What NIXL compares from a release on.
-
-    Attributes:
-        compares: Settings that prefill and decode must share, in addition to the rows before.
-        failure: The decode engine's default if they differ.
-        source: Where that was read.
-    """
-
-    since: Version
-    compares: tuple[str, ...]
-    failure: LoadFailure
-    source: str
-
-
-#: The handshake of NIXL by release, read in the source distributions of 0.11.0 to 0.14.0 and 0.16.0
-#: to 0.33.0. From 0.13.0 on a hash is compared, in another message than before; it contains the
-#: release, so only engines of one release are compatible. `kv_load_failure_policy` replaces the
-#: default from 0.13.0 on. Measured: decode 0.32.0 rejects prefill 0.31.0 (HTTP 500), and with the
-#: policy `recompute` it answers all requests.
-HANDSHAKES = (
-    Handshake((0, 11, 0), ("dtype", "cache dtype"), LoadFailure.UNKNOWN,
-              'nixl_connector.py: "TODO: handle failure state of future"'),
-    Handshake((0, 11, 2), (), LoadFailure.RECOMPUTES,
-              "nixl_connector.py: marks the blocks of failed handshakes as invalid"),
-    Handshake((0, 13, 0), ("release", "model", "attention backend"), LoadFailure.RECOMPUTES,
-              "compute_nixl_compatibility_hash; kv_load_failure_policy is recompute by default"),
-    Handshake((0, 17, 0), (), LoadFailure.FAILS,
-              "config/kv_transfer.py: kv_load_failure_policy is fail by default"),
-    Handshake((0, 18, 0), ("hybrid cache",), LoadFailure.FAILS,
-              "compute_nixl_compatibility_hash: is_hma_enabled"),
-    Handshake((0, 28, 0), ("speculation",), LoadFailure.FAILS,
-              "compute_nixl_compatibility_hash: speculative_config"),
-)  # fmt: skip
+#: The handshake of NIXL: from which release on, which settings prefill and decode must share in
+#: addition to the rows before, and the decode engine's default if they differ. Read in the source
+#: distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0 (`nixl_connector.py`,
+#: `compute_nixl_compatibility_hash`, `config/kv_transfer.py`). From 0.13.0 on a hash is compared,
+#: in another message than before; it contains the release, so only engines of one release are
+#: compatible. `kv_load_failure_policy` replaces the default from 0.13.0 on. Measured: decode 0.32.0
+#: rejects prefill 0.31.0 (HTTP 500), and with the policy `recompute` it answers all requests.
+_HANDSHAKES: tuple[tuple[Version, tuple[str, ...], PairState], ...] = (
+    ((0, 11, 0), ("dtype", "cache dtype"), PairState.UNKNOWN),
+    ((0, 11, 2), (), PairState.DEGRADED),
+    ((0, 13, 0), ("release", "model", "attention backend"), PairState.DEGRADED),
+    ((0, 17, 0), (), PairState.BROKEN),
+    ((0, 18, 0), ("hybrid cache",), PairState.BROKEN),
+    ((0, 28, 0), ("speculation",), PairState.BROKEN),
+)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
@@ -119,6 +90,8 @@ class VllmKvCache(KvCache):
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         settings = transfer_config(command)
+        if any(canonical(word).startswith(f"{TRANSFER}.") for word in command.arguments):
+            return "is split into keys; write it as one JSON object"
         if settings is None:
             return "has no value" if command.has(TRANSFER) else None
         if isinstance(settings, str):
@@ -167,21 +140,15 @@ class VllmKvCache(KvCache):
         by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
         if not by_nixl or first is None or second is None:
             return None
+        # `tp_ratio`, up to 0.33.0.
         large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
-        if large % small:
-            return f"{large} is no multiple of {small}"
-        version = decode.image.version
-        old = version is not None and version < NIXL_SMALLER_DECODE
-        if old and second.tensor < first.tensor:
-            needed = version_text(NIXL_SMALLER_DECODE)
-            return f"decoders can have a smaller one than prefillers from vLLM {needed} on"
-        return None
+        return f"{large} is no multiple of {small}" if large % small else None
 
-    def load_failure(self, command: EngineCommand) -> LoadFailure:
+    def load_failure(self, command: EngineCommand) -> PairState:
         settings, version = transfer_config(command), _version(command)
         policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
         if policy is not None and "release" in _compared_settings(version):
-            return LoadFailure.RECOMPUTES if policy == _RECOMPUTE else LoadFailure.FAILS
+            return PairState.DEGRADED if policy == _RECOMPUTE else PairState.BROKEN
         return _default_load_failure(version)
 
     def transfer(
@@ -207,7 +174,7 @@ class VllmKvCache(KvCache):
             both = {"connectors": [settings, _offloading_settings(offloading)]}
             settings = _connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_together(name, version))
-        if not prefills and _default_load_failure(version) is LoadFailure.FAILS:
+        if not prefills and _default_load_failure(version) is PairState.BROKEN:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
@@ -230,25 +197,14 @@ class VllmKvCache(KvCache):
 def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     """Return the settings of `--kv-transfer-config`, or its text if that is no JSON object.
 
-    None when the flag is absent. Keys written as `--kv-transfer-config.kv_role kv_both` are merged
-    in, as vLLM does.
+    None when the flag is absent.
     """
     text = command.value(TRANSFER)
-    settings: dict[str, Any] = {}
-    if text is not None:
-        try:
-            parsed = parse_json(text)
-        except ValueError:
-            return text
-        if not isinstance(parsed, dict):
-            return text
-        settings.update(parsed)
-    for argument in command.arguments:
-        name = argument.partition("=")[0]
-        flag, dot, key = name.partition(".")
-        if dot and canonical(flag) == TRANSFER and "." not in key:
-            settings[key] = command.value(name)
-    return settings or None if text is None else settings
+    try:
+        settings = None if text is None else parse_json(text)
+    except ValueError:
+        return text
+    return settings if isinstance(settings, dict) else text
 
 
 def _connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -301,15 +257,17 @@ def _version(command: EngineCommand) -> Version | None:
 
 
 def _compared_settings(version: Version | None) -> list[str]:
-    return [key for row in _handshakes(version) for key in row.compares]
+    return [
+        key
+        for since, keys, _ in _HANDSHAKES
+        if version is not None and version >= since
+        for key in keys
+    ]
 
 
-def _default_load_failure(version: Version | None) -> LoadFailure:
-    return next((row.failure for row in reversed(_handshakes(version))), LoadFailure.UNKNOWN)
-
-
-def _handshakes(version: Version | None) -> list[Handshake]:
-    return [row for row in HANDSHAKES if version is not None and version >= row.since]
+def _default_load_failure(version: Version | None) -> PairState:
+    states = [state for since, _, state in _HANDSHAKES if (version or ()) >= since]
+    return states[-1] if states else PairState.UNKNOWN
 
 
 def _offloading_settings(wanted: Offloading) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._engine_images import Version, version_text
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.command_flags import integer
 from fusioninfer_pulumi.engines.engine import Argument, EngineCommand, MultiNode
+from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.engines.launchers import (
     LAUNCHER_CONTRADICTED,
     LEADER_ADDRESS_ENV,

@@ -32,7 +32,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
     PRESETS,
     EnginePreset,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
 from fusioninfer_pulumi.kube.resource_requests import accelerators
@@ -63,7 +63,6 @@ USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
 )  # fmt: skip
 
 PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
-PRESET_ARGUMENT_REPLACED = Rule("preset-argument-replaced")
 
 _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 #: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.
@@ -207,11 +206,9 @@ class _RoleExpander:
         self.on_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
             _AMD.search(self.user_role.accelerator or "")
         )
-        pattern = self.preset.image
-        if self.on_cpu:
-            pattern = self.preset.cpu_image or pattern
-        elif self.on_amd:
-            pattern = self.preset.amd_image or pattern
+        self.runs_on = "CPUs" if self.on_cpu else "AMD GPUs" if self.on_amd else "GPUs"
+        images = self.preset.images
+        pattern = images.get(self.runs_on, images["GPUs"])
         self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
         # The user's arguments alone.
         program = self.user_container.get("command") or list(self.preset.program)
@@ -266,14 +263,12 @@ class _RoleExpander:
     def _layout(self) -> GpuLayout:
         """Return GPUs of a pod, and the split where the user leaves it out."""
         role = self.user_role
+        if self.runs_on not in self.preset.images and "image" not in self.user_container:
+            message = f"no image of {self.engine.title} for {self.runs_on} is known; name one in "
+            self._report(PRESET_WITHOUT_IMAGE, "accelerator", f"{message}the template, or use vLLM")
         if self.on_cpu:
-            if self.preset.cpu_image is None:
-                message = f"{self.engine.title} has no CPU image; use vLLM"
-                self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        if self.on_amd and "image" not in self.user_container:
-            self._check_amd_image()
         sized = role.parallelism is not None and role.parallelism.sized
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
@@ -309,17 +304,6 @@ class _RoleExpander:
         else:
             self._report(FIELD_REQUIRED, "gpus", f"is required: GPUs of each pod; {chosen}")
         return GpuLayout(1)
-
-    def _check_amd_image(self) -> None:
-        preset, title = self.preset, self.engine.title
-        message = f"{title} {self.release} has no image for AMD GPUs; "
-        message += f"the first release with one is {preset.amd_since}"
-        if preset.amd_image is None:
-            message = f"{title}'s images for AMD GPUs are named by the release of ROCm; "
-            message += "name one in the template, or use vLLM"
-        elif parse_release(self.release) >= parse_release(preset.amd_since):
-            return
-        self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
 
     def _find_layout(self, accelerator: str) -> GpuLayout | str:
         """Return the layout of the catalogue or the capacity package, or why there is none.
@@ -479,25 +463,13 @@ class _RoleExpander:
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             words = wanted[start:end]
-            text, index = " ".join(words), positions.get(canonical(words[0]))
+            index = positions.get(canonical(words[0]))
             if index is None:
                 missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
                 continue
             value = user_args[index].partition("=")[2] or "".join(user_args[index + 1 : index + 2])
-            self._note(f"args {words[0]}", value, USER, f"in place of {text}")
-            if origin == MODEL and list(words[1:]) not in ([value], []):
-                names = [container["name"] for container in self.spec.get("containers") or ()]
-                path = (
-                    "template",
-                    "spec",
-                    "containers",
-                    names.index(self.user_container["name"]),
-                    "args",
-                )
-                at = ("roles", self.position, *path, index)
-                message = f"replaces {text} of the model's recipe"
-                self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
+            self._note(f"args {words[0]}", value, USER, f"in place of {' '.join(words)}")
         return missing
 
     def _resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
@@ -531,7 +503,7 @@ class _RoleExpander:
         if "image" not in self.user_container:
             origin = LIBRARY if self.role_engine.default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
-        reason = "for CPUs" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
+        reason = f"for {self.runs_on}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.engine import EngineArgs
@@ -65,7 +64,15 @@ def model_service(
         InvalidServiceError: A field is wrong; every problem is listed.
     """
     fields: dict[str, Any] = dict(more)
-    _check_names(fields)
+    known = {*inspect.signature(model_service).parameters, *ROLE_FIELDS}
+    known |= {*InferenceServiceArgs.model_fields} - {"roles"}
+    unknown = []
+    for name in sorted(set(fields) - known):
+        meant = closest_name(name, known)
+        message = f"unknown field; did you mean {meant}?" if meant else "unknown field"
+        unknown.append(error(UNKNOWN_KEY, (name,), message))
+    if unknown:
+        raise InvalidServiceError(unknown, "model_service")
     role = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
     if accelerator is not None:
         role["accelerator"] = accelerator
@@ -80,29 +87,10 @@ def model_service(
         for kind, name, count in kinds
     ]
     if router is not None or prefill_replicas:
-        roles.insert(0, _router(router))
+        named = {"name": "router", "component_type": ComponentType.ROUTER}
+        roles.insert(0, router if isinstance(router, RoleArgs) else {**named, **(router or {})})
     if isinstance(model, str):
         model = {"uri": model if "://" in model else f"hf://{model}"}
     if engine is not None:
         fields["engine"] = {"version": engine} if isinstance(engine, str) else engine
     return InferenceServiceArgs(model=model, roles=roles, **fields)  # type: ignore[arg-type]  # checked when it is validated
-
-
-def _check_names(fields: Mapping[str, Any]) -> None:
-    """Reject fields that are neither the service's nor its roles'."""
-    parameters = set(inspect.signature(model_service).parameters) - {"more"}
-    known = {*parameters, *ROLE_FIELDS, *InferenceServiceArgs.model_fields}
-    known -= {"model", "roles"}
-    findings = []
-    for name in sorted(set(fields) - known):
-        meant = closest_name(name, known)
-        hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(sorted(known))}"
-        findings.append(error(UNKNOWN_KEY, (name,), f"unknown field; {hint}"))
-    if findings:
-        raise InvalidServiceError(findings, "model_service")
-
-
-def _router(router: RoleArgs | dicts.RouterDict | None) -> Any:
-    if isinstance(router, RoleArgs):
-        return router
-    return {"name": "router", "component_type": ComponentType.ROUTER, **(router or {})}

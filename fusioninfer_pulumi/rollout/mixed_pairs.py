@@ -9,13 +9,9 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
-from fusioninfer_pulumi.engines.engine import EngineCommand, LoadFailure
+from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import (
-    PairState,
-    compare_pair,
-    pair_revision,
-)
+from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
@@ -104,7 +100,7 @@ def describe_mixed_pairs(
             if verdict.state is PairState.COMPATIBLE:
                 continue
             engine = decode.command.engine
-            fails = engine and engine.kv_cache.load_failure(decode.command) is LoadFailure.FAILS
+            fails = engine and engine.kv_cache.load_failure(decode.command) is PairState.BROKEN
             setting = engine.kv_cache.recompute_setting if engine and fails else ""
             remedy = f"before this update, add {setting}" if setting else ""
             clients = verdict.clients or "it is unknown whether decode can use these KV caches"

@@ -33,8 +33,7 @@ def test_removed_arguments_are_noted_once_for_each_role() -> None:
     old, new = objects("0.11.0", OLD, replicas=3), objects("0.33.0", NEW, replicas=3)
     removed, defaults = notes(old, new)
     assert removed == (
-        "role inference, vLLM 0.11.0 -> 0.33.0: no longer accepts --task (use --runner and "
-        "--convert), --swap-space"
+        "role inference, vLLM 0.11.0 -> 0.33.0: no longer accepts --task, --swap-space"
     )
     # What null stands for is the engine's choice: the JSON form has those as well.
     assert defaults == (

@@ -378,15 +378,15 @@ def test_unsupported_request_is_reported(
     [
         (
             EppRequest(Strategy("prefix-cache"), {"prefix-cache": 100}),
-            "requests with the longest shared prefix go to the same pod",
+            "each request goes to the pod with the highest score: 100 x longest shared prefix",
         ),
         (
             EppRequest(Strategy("kv-cache-utilization")),
-            "each request goes to the pod with the most free KV cache",
+            "each request goes to the pod with the highest score: 100 x most free KV cache",
         ),
         (
             EppRequest(Strategy("queue-size")),
-            "each request goes to the pod with the fewest waiting requests",
+            "each request goes to the pod with the highest score: 100 x fewest waiting requests",
         ),
         (
             EppRequest(Strategy("prefix-cache")),
@@ -397,7 +397,7 @@ def test_unsupported_request_is_reported(
         ),
         (
             EppRequest(Strategy("lora-affinity"), {"lora": 100}),
-            "each request goes to a pod that has its LoRA adapter loaded",
+            "each request goes to the pod with the highest score: 100 x LoRA adapter loaded",
         ),
         (
             EppRequest(Strategy("prefix-cache"), {"queue": 1, "prefix-cache": 2.5}),

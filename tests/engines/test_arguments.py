@@ -14,7 +14,7 @@ from fusioninfer_pulumi.engines.argument_checks import (
 )
 from fusioninfer_pulumi.engines.argument_tables import UNKNOWN_DEFAULT, Option, load_argument_table
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding
 
 VLLM = "vllm/vllm-openai:v"
@@ -92,17 +92,6 @@ def test_tables_contain_whole_releases(
         assert len({options[word].name for word in options}) == count
     for release in table.releases:
         assert set(arguments.split()) <= set(table.options(release))
-
-
-def test_every_successor_is_an_argument_of_a_later_release() -> None:
-    for name, engine in ENGINES.items():
-        table = load_argument_table(name)
-        for old, new in engine.successors.items():
-            last = table.versions(old)
-            assert last, old
-            for each in new.split():
-                if each.startswith("--"):
-                    assert table.versions(each.partition(".")[0]), new
 
 
 @pytest.mark.parametrize(
@@ -228,9 +217,7 @@ def test_arguments_the_release_lacks_are_reported(
     [
         (VLLM + "0.11.0", "--max-nm-seqs 8", "did you mean --max-num-seqs?"),
         (SGLANG + "0.5.3", "--mem_fraction_static 1", "did you mean --mem-fraction-static?"),
-        (VLLM + "0.33.0", "--disable-log-requests", "use --no-enable-log-requests instead"),
-        (VLLM + "0.33.0", "--task embed", "use --runner and --convert instead"),
-        (VLLM + "0.12.0", "--guided-decoding-backend x", "--structured-outputs-config.backend"),
+        (VLLM + "0.33.0", "--task embed", "remove or replace it"),
         (VLLM + "0.33.0", "--swap-space 4", "was removed in vLLM v0.18.0, the image has v0.33.0"),
         (VLLM + "0.11.0", "--kv-offloading-size 4", "exists from vLLM v0.11.1 on"),
         (SGLANG + "0.5.20", "--nsa-decode-backend x", "use --dsa-decode-backend instead"),
@@ -370,7 +357,7 @@ def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
 def test_compare_lists_removed_and_renamed_arguments() -> None:
     found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
     assert [(each.name, each.instead) for each in found.removed] == [
-        ("--task", "--runner and --convert"),
+        ("--task", None),
         ("--swap-space", None),
     ]
     assert (found.engine, found.before, found.after) == ("vLLM", "0.11.0", "0.33.0")

@@ -117,12 +117,6 @@ AT = "roles[2]"
         (vllm("-tp=4"), vllm("-tp=2"), []),
         (vllm("-tp=2"), vllm("-tp=3"), ["error paired-sizes-unsupported"]),
         (
-            vllm("-tp=4", release="0.12.0"),
-            vllm("-tp=2", release="0.12.0"),
-            ["error paired-sizes-unsupported"],
-        ),
-        (vllm("-tp=2", release="0.12.0"), vllm("-tp=4", release="0.12.0"), []),
-        (
             vllm("-tp=2", connector="LMCacheConnectorV1"),
             vllm("-tp=3", connector="LMCacheConnectorV1"),
             [],

@@ -28,7 +28,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "svc-httproute -> InferencePool svc-pool -> endpoint picker svc-epp (gaie-1.2) -> "
                 "1 inference pod, port 8000"
             ),
-            "each request goes to the pod with the fewest waiting requests",
+            "each request goes to the pod with the highest score: 100 x fewest waiting requests",
             "http://a.example.com",
         ),
     ),

@@ -61,10 +61,7 @@ def test_image_decides_the_picker_family(case: str) -> None:
 REFUSED: dict[str, tuple[Manifest, str]] = {
     "an image of no known name": (
         picker(image="own.example/picker:7"),
-        (
-            f'{AT}.image: "own.example/picker:7" is not an endpoint picker that is known by name; '
-            "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0, or set endpointPicker.family "
-        ),
+        f'{AT}.image: "own.example/picker:7" is not a supported endpoint picker; supported are ',
     ),
     "a digest": (
         picker(image="registry.k8s.io/gateway-api-inference-extension/epp@sha256:abc"),
@@ -204,7 +201,9 @@ def test_summary_describes_the_strategy() -> None:
         return router.epp.summary
 
     alone = words(routed(scorers={"prefix-cache": 100}))
-    assert alone == "requests with the longest shared prefix go to the same pod"
+    assert (
+        alone == "each request goes to the pod with the highest score: 100 x longest shared prefix"
+    )
     assert words(routed()) == (
         "each request goes to the pod with the highest score: 3 x longest shared prefix + "
         "2 x most free KV cache + 2 x fewest waiting requests"

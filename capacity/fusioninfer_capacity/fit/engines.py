@@ -578,7 +578,7 @@ class SizedEngine:
 
 
 def _preset_image(engine: str) -> str:
-    return PRESETS[engine].image.format(release=PRESETS[engine].release)
+    return PRESETS[engine].images["GPUs"].format(release=PRESETS[engine].release)
 
 
 SIZED: Mapping[str, SizedEngine] = {

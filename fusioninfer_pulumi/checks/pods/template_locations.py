@@ -143,30 +143,17 @@ def _find_user_index(finished: Any, user_template: Any, index: int) -> int | Non
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     at = find_user_location(pod.template, pod.user_template, location)
-    generated = _find_generated_item(pod, location) if at != location else None
-    if generated is None:
-        return (*pod.path, *at)
-    field, ordinal, rest = generated
-    if field == "topologySpreadConstraints":
-        return ctx.at("topologySpread", ordinal)
-    count = len(known_list(pod.user_template["spec"].get(field)))
-    name = known_text(known_mapping((pod.spec.get(field) or ())[count + ordinal]).get("name"))
-    if name == SIDECAR:
-        return ctx.at("kvTransfer", "sidecar", *rest)
-    if name.startswith(FETCHER_PREFIX):
-        return ("model", "fetcher", *rest)
+    match location:
+        case (_, str(key), int(index), *rest) if at != location:
+            first = len(known_list(pod.user_template["spec"].get(key)))
+            name = known_text(known_mapping(pod.spec[key][index]).get("name"))
+            if index >= first and key == "topologySpreadConstraints":
+                return ctx.at("topologySpread", index - first)
+            if index >= first and name == SIDECAR:
+                return ctx.at("kvTransfer", "sidecar", *rest)
+            if index >= first and name.startswith(FETCHER_PREFIX):
+                return ("model", "fetcher", *rest)
     return (*pod.path, *at)
-
-
-def _find_generated_item(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
-    """Return list, ordinal and rest of a location in a generated item of a list."""
-    if len(location) < 3:
-        return None
-    field, index = location[1], location[2]
-    if not isinstance(field, str) or not isinstance(index, int):
-        return None
-    ordinal = index - len(known_list(pod.user_template["spec"].get(field)))
-    return (field, ordinal, location[3:]) if ordinal >= 0 else None
 
 
 def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
