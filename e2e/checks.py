@@ -49,7 +49,7 @@ def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
                 yield from _amounts(where, value, stored.get(key) or {})
             elif key in stored:
                 yield from _differences(where, value, stored[key])
-            elif value is not None:
+            elif value is not None and (value or key != "matchLabels"):
                 yield f"{where}: lost, was {value!r}"
     elif isinstance(sent, list) and isinstance(stored, list):
         if len(sent) != len(stored):

@@ -17,11 +17,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )
-    parser.addoption(
-        "--write-dashboards",
-        action="store_true",
-        help="write what dashboards showed under load, for the pictures of the docs",
-    )
     parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
 
 
@@ -49,6 +44,14 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.delete_namespace(name)
     after = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     cluster.remove_nodes(after - before)
+
+
+@pytest.fixture(scope="module")
+def room(cluster: Cluster) -> Iterator[str]:
+    """A namespace for objects that are never stored."""
+    name = cluster.new_namespace()
+    yield name
+    cluster.delete_namespace(name)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,7 +62,7 @@ class DryRuns:
 
     def rejections(self, objects: Iterable[Object]) -> list[Future[list[Rejection]]]:
         """Sends the objects; the futures hold what is rejected of each."""
-        return [self._rejections(each) for each in _distinct(objects)]
+        return [self._rejections(each) for each in distinct(objects)]
 
     def _rejections(self, sent: Object) -> Future[list[Rejection]]:
         placed = {**sent, "metadata": {**sent["metadata"], "namespace": self.namespace}}
@@ -100,7 +100,7 @@ class DryRuns:
         return stored, []
 
 
-def _distinct(objects: Iterable[Object]) -> Iterator[Object]:
+def distinct(objects: Iterable[Object]) -> Iterator[Object]:
     """Leaves out sets that differ from another one in name and ordinal alone."""
     last: dict[str, Object] = {}
     for number, each in enumerate(objects):

@@ -8,15 +8,18 @@ the outcomes.
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import pickle
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e import versions
 from e2e.catalog import TOOLS
 from e2e.inputs import ROOT
 
@@ -31,11 +34,19 @@ COMPONENTS = {
 }
 """Titles of tools whose catalog names are unclear."""
 
+CLI = "Pulumi CLI and Python language host"
+PROVIDER = "Pulumi Kubernetes provider"
+PACKAGES = {
+    "Pulumi SDK for Python": "pulumi",
+    "Pulumi Kubernetes SDK for Python": "pulumi-kubernetes",
+}
+_SECONDS = 30
+
 OTHER_COMPONENTS = (
-    (versions.CLI, "3.246.0", "on PATH, else skipped"),
+    (CLI, "3.246.0", "on PATH, else skipped"),
     ("Pulumi SDK for Python", "3.272.0", "PyPI"),
     ("Pulumi Kubernetes SDK for Python", "4.34.2", "PyPI"),
-    (versions.PROVIDER, "4.29.0", "on PATH, else skipped"),
+    (PROVIDER, "4.29.0", "on PATH, else skipped"),
     ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped; they do not say it"),
 )
 """Components that no Go module here builds; reported versions are checked before writing."""
@@ -173,7 +184,7 @@ class Report:
         """Report claims that did not pass, other versions, and differences of the page."""
         skipped = [c.text for c in self.claims.values() if self._state(c) == "not verified"]
         self.problems += [f"claimed, but not verified in this run: {text}" for text in skipped]
-        installed = versions.found()
+        installed = installed_versions()
         self.problems += [
             f"{name} {installed[name]} is installed, OTHER_COMPONENTS has {listed}; update it"
             for name, listed, _ in OTHER_COMPONENTS
@@ -230,3 +241,39 @@ def _folder(claim: Claim) -> str:
 def _row(claim: Claim) -> str:
     test = f"{claim.file.relative_to(ROOT / 'e2e').as_posix()}::{claim.test}"
     return f"| {claim.text} | `{test}`{'†' if claim.by_hand else '*' if claim.needs else ''} |"
+
+
+def installed_versions() -> dict[str, str]:
+    """Asks what is here; what is not, and llm-d's programs, which do not say, are left out."""
+    versions = {name: importlib.metadata.version(each) for name, each in PACKAGES.items()}
+    cli = shutil.which("pulumi")
+    if cli is not None:
+        output = subprocess.run(
+            [cli, "version"], capture_output=True, text=True, check=True, timeout=_SECONDS
+        )
+        versions[CLI] = output.stdout.strip().removeprefix("v")
+    provider = shutil.which("pulumi-resource-kubernetes")
+    if provider is not None:
+        versions[PROVIDER] = _of_provider(provider)
+    return versions
+
+
+def _of_provider(program: str) -> str:
+    """Asks it as the engine does: it has no flag for that."""
+    grpc: Any = importlib.import_module("grpc")
+    services: Any = importlib.import_module("pulumi.runtime.proto.provider_pb2_grpc")
+    empty: Any = importlib.import_module("google.protobuf.empty_pb2")
+    # The address is the engine's, which is not called for this.
+    process = subprocess.Popen(
+        [program, "127.0.0.1:1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = services.ResourceProviderStub(channel)
+            output = stub.GetPluginInfo(empty.Empty(), timeout=_SECONDS)
+            return str(output.version).removeprefix("v")
+    finally:
+        process.kill()
+        process.communicate()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from e2e import inputs
-from e2e.devices import devices
 from e2e.harness import Cluster
+from e2e.objects import devices
 
 CLAIM = "resource.k8s.io/v1/ResourceClaim"
 ENABLED = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}

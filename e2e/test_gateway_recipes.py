@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import checks
+from e2e import checks, inputs
 from e2e.catalog import manifests, tool
 from e2e.harness import ApiError, Cluster, Object
 from e2e.inputs import security_objects
@@ -49,19 +49,6 @@ def rendered(implementation: str) -> list[Object]:
     return list(render(plan_service(args)))
 
 
-def built(name: str) -> pytest.MarkDecorator:
-    """Skips a test without that tool's CRDs."""
-    return pytest.mark.skipif(
-        not tool(name).is_built, reason=f"not built: python -m e2e.build_tools --only {name}"
-    )
-
-
-def recipes(*tools: str) -> list[Any]:
-    return [
-        pytest.param(file, marks=built(name)) for file, name in RECIPES.items() if name in tools
-    ]
-
-
 @pytest.fixture(scope="module")
 def kinds(cluster: Cluster) -> Iterator[None]:
     """The kinds of all gateways whose CRDs are there."""
@@ -95,40 +82,36 @@ def kinds(cluster: Cluster) -> Iterator[None]:
         cluster.delete(CRD, crd["metadata"]["name"])
 
 
-def accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
-    """Demand that the API server takes objects as they are, nothing left out."""
-    assert objects
-    for written in objects:
-        sent = {**written, "metadata": {**written["metadata"], "namespace": namespace}}
-        (stored,) = cluster.apply([sent], dry_run=True)
-        checks.stored_is_what_was_sent(sent, stored)
+def cases() -> Iterator[Any]:
+    """The files of the pages, and what is rendered for Istio; skipped without a tool's CRDs."""
+    rows = [(file, name, "the security pages' objects") for file, name in RECIPES.items()]
+    for file, name, what in [*rows, ("", "istio", "the rendered DestinationRule")]:
+        proves = pytest.mark.proves(
+            f"The API server accepts {what} for {name} unchanged", needs=f"{name} is built"
+        )
+        reason = f"not built: python -m e2e.build_tools --only {name}"
+        yield pytest.param(
+            file, name, marks=[proves, pytest.mark.skipif(not tool(name).is_built, reason=reason)]
+        )
 
 
-@pytest.mark.proves(
-    "The API server accepts the security page's objects unchanged",
-    needs="envoy-gateway is built",
-)
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("file", recipes("envoy-gateway"))
-def test_objects_of_security_page_are_accepted(cluster: Cluster, namespace: str, file: str) -> None:
-    accepted(cluster, namespace, security_objects(file))
-
-
-@pytest.mark.proves(
-    "The API server accepts the page's Istio and agentgateway objects unchanged",
-    needs="istio and agentgateway are built",
-)
-@pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("file", recipes("istio", "agentgateway"))
-def test_objects_of_other_gateways_are_accepted(
-    cluster: Cluster, namespace: str, file: str
+@pytest.mark.parametrize(("file", "name"), list(cases()))
+def test_objects_for_gateways_are_accepted(
+    cluster: Cluster, namespace: str, file: str, name: str
 ) -> None:
-    accepted(cluster, namespace, security_objects(file))
-    targets = set(attachable(rendered(RECIPES[file])))
-    for policy in security_objects(file):
-        for target in policy["spec"]["targetRefs"]:
-            assert target["group"] == "gateway.networking.k8s.io"
-            assert (target["kind"], policy["metadata"]["namespace"], target["name"]) in targets
+    objects = security_objects(file) if file else rendered(name)
+    sent = [each for each in objects if file or each["kind"] == "DestinationRule"]
+    assert sent
+    for each in inputs.with_namespace(sent, namespace):
+        (stored,) = cluster.apply([each], dry_run=True)
+        checks.stored_is_what_was_sent(each, stored)
+    if name != "envoy-gateway" and file:
+        targets = set(attachable(rendered(name)))
+        for policy in sent:
+            for target in policy["spec"]["targetRefs"]:
+                assert target["group"] == "gateway.networking.k8s.io"
+                assert (target["kind"], policy["metadata"]["namespace"], target["name"]) in targets
 
 
 def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
@@ -139,14 +122,3 @@ def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
             yield "HTTPRoute", namespace, route["metadata"]["name"]
             for parent in route["spec"]["parentRefs"]:
                 yield "Gateway", parent.get("namespace", namespace), parent["name"]
-
-
-@pytest.mark.proves(
-    "The API server accepts Istio's DestinationRule unchanged",
-    needs="istio is built",
-)
-@pytest.mark.usefixtures("kinds")
-@built("istio")
-def test_rendered_destination_rule_is_accepted(cluster: Cluster, namespace: str) -> None:
-    rules = [each for each in rendered("istio") if each["kind"] == "DestinationRule"]
-    accepted(cluster, namespace, rules)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,13 +24,6 @@ CARRIED = [
     {"tolerations": [{"effect": "Never"}]},
     {"runtimeClassName": "Bad Name"},
 ]
-
-
-@pytest.fixture(scope="module")
-def room(cluster: Cluster) -> Iterator[str]:
-    name = cluster.new_namespace()
-    yield name
-    cluster.delete_namespace(name)
 
 
 def pod(fields: Object, container: Object) -> Object:

@@ -11,7 +11,7 @@ import pytest
 
 from e2e import checks, inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
+from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster, Object
 from e2e.live import await_images
 from fusioninfer_pulumi.checks.cluster_checks import (
     check_gang_backends,
@@ -216,48 +216,6 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     change(other, stopPolicy="Hold")
     queues.wait(lambda: len(said()) == 2, WAIT, said)
     assert said()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
-
-
-@pytest.mark.proves(
-    "Kueue's webhook rejects another queue, backend or requests on a running LeaderWorkerSet"
-)
-def test_kueue_rejects_changes_of_running_lws(queues: Cluster) -> None:
-    namespace = queues.new_namespace()
-    open_queue(queues, namespace, 48)
-    service = queued(inputs.prefill_decode(decode=1))
-    container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
-    container["resources"]["requests"] = {GPU: "8"}
-    put(queues, namespace, service)
-
-    def rejected(changed: Object) -> str:
-        with pytest.raises(ApiError) as rejection:
-            put(queues, namespace, changed)
-        return str(rejection.value)
-
-    moved = copy.deepcopy(service)
-    moved["spec"]["schedulingStrategy"]["queue"] = "another"
-    assert "kueue.x-k8s.io/queue-name" in rejected(moved)
-    assert "kueue.x-k8s.io/queue-name" in rejected(inputs.prefill_decode(decode=1))
-    larger = copy.deepcopy(service)
-    container = larger["spec"]["roles"][0]["template"]["spec"]["containers"][0]
-    container["resources"] = {"limits": {GPU: "4"}, "requests": {GPU: "4"}}
-    assert "requests" in rejected(larger)
-
-
-@pytest.mark.proves("LeaderReady and exclusive topologies start under Kueue")
-@pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
-def test_late_workers_start_under_kueue(queues: Cluster, way: str) -> None:
-    namespace = queues.new_namespace()
-    open_queue(queues, namespace, 32)
-    if way == "startupPolicy":
-        role = inputs.role("inference", "worker", 1, 4, startupPolicy="LeaderReady")
-        service = queued(inputs.service("svc", role))
-    else:
-        service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 4)))
-        key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-        service["metadata"]["annotations"] = {key: CASE}
-    put(queues, namespace, service)
-    await_images(queues, namespace, {"svc-inference-0": IMAGE})
 
 
 @pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -38,13 +38,6 @@ _OF_CLUSTERS = "priority admission controller"
 _OF_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
 #: Of each class of rejections so many mutants are shown.
 _SHOWN = 3
-
-
-@pytest.fixture(scope="module")
-def room(cluster: Cluster) -> Iterator[str]:
-    name = cluster.new_namespace()
-    yield name
-    cluster.delete_namespace(name)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,21 @@ from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated, lws_named
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
 from e2e.routers import objects_of, only, routed
-from e2e.test_accepted import PREFILL_DECODE, ROUTERS
 
+ROUTERS: dict[str, dict[str, Any]] = {
+    "one replica": {},
+    "several replicas": {"endpointPicker": {"replicas": 3, "failureMode": "FailClose"}},
+    "certificate": {"endpointPicker": {"tls": {"secretName": "picker-tls"}}},
+    "template": {
+        "endpointPicker": {
+            "resources": {"requests": {"cpu": "2"}, "limits": {"memory": "4Gi"}},
+            "template": {
+                "metadata": {"labels": {"team": "a"}},
+                "spec": {"containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}]},
+            },
+        }
+    },
+}
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -24,7 +38,7 @@ def restricted(cluster: Cluster, namespace: str) -> str:
 
 
 @pytest.mark.proves("Picker pods pass the restricted Pod Security profile")
-@pytest.mark.parametrize("name", ["route only", "several replicas", "certificate", "template"])
+@pytest.mark.parametrize("name", ROUTERS)
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))
     deployment = only(objects, "Deployment")
@@ -43,7 +57,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
 
 
 def test_weaker_picker_pod_is_rejected(cluster: Cluster, restricted: str) -> None:
-    objects = objects_of(routed(restricted, **ROUTERS["route only"]))
+    objects = objects_of(routed(restricted))
     cluster.apply([only(objects, "ServiceAccount")])
     template = only(objects, "Deployment")["spec"]["template"]
     cluster.create(_pod("picker", restricted, template))
@@ -56,10 +70,10 @@ def test_weaker_picker_pod_is_rejected(cluster: Cluster, restricted: str) -> Non
 
 
 @pytest.mark.proves("Sidecars pass the restricted Pod Security profile")
-@pytest.mark.parametrize("name", ["single nodes", "unprotected"])
-def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
-    given = {**PREFILL_DECODE[name], "container": RESTRICTED_CONTAINER}
-    objects = objects_of(disaggregated(restricted, **given))
+@pytest.mark.parametrize("protected", [True, False])
+def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected: bool) -> None:
+    decode = {"kvTransfer": {"sidecar": {"ssrfProtection": protected}}}
+    objects = objects_of(disaggregated(restricted, decode=decode, container=RESTRICTED_CONTAINER))
     cluster.add_nodes(1)
     cluster.apply([manifest for manifest in objects if manifest["kind"] != "Deployment"])
     pods = cluster.wait(
@@ -69,10 +83,10 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -
     )
     for pod in pods:
         inits = pod["spec"].get("initContainers") or []
-        decode = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
-        assert [init["name"] for init in inits] == ["pd-sidecar"] * decode
-        if decode:
-            _assert_token_is_the_sidecars(pod, uses_one=name != "unprotected")
+        decodes = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
+        assert [init["name"] for init in inits] == ["pd-sidecar"] * decodes
+        if decodes:
+            _assert_token_is_the_sidecars(pod, uses_one=protected)
 
 
 def test_weaker_sidecar_is_rejected(cluster: Cluster, restricted: str) -> None:

@@ -7,9 +7,9 @@ import copy
 import pytest
 import urllib3
 
-from e2e.harness import Cluster, Object, ProgramFailedError
+from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
-from e2e.routers import IMAGES, PARENT, generated_picker, objects_of, only, routed
+from e2e.routers import IMAGES, PARENT, generated_picker, objects_of, routed
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
@@ -63,20 +63,6 @@ def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, versi
         assert [lease["metadata"]["name"].split(".")[0] for lease in leases] == [
             f"epp-{namespace}-svc-pool"
         ]
-
-
-@VERSIONS
-def test_role_of_single_picker_has_no_leases(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
-    picker = {"image": IMAGES[version], "replicas": 2}
-    objects = objects_of(routed(namespace, endpointPicker=picker))
-    alone = objects_of(routed(namespace, endpointPicker={"image": IMAGES[version]}))
-    _apply_for_picker(cluster, [only(alone, "Role") if o["kind"] == "Role" else o for o in objects])
-    with generated_picker(cluster, version, objects) as running:
-        with pytest.raises(ProgramFailedError):
-            running.wait_serving(timeout=6)
-        assert not cluster.list("coordination.k8s.io/v1/Lease", namespace)
 
 
 @pytest.mark.proves("Picker metrics are off, authenticated or open, as configured")

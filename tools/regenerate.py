@@ -11,7 +11,6 @@ from pathlib import Path
 
 import args_dicts
 import capacity_accuracy
-import dashboard_pictures
 import dashboards
 import llms
 import model_catalogue
@@ -50,7 +49,6 @@ def main() -> int:
     llms.write()
     capacity_accuracy.main()
     dashboards.write()
-    dashboard_pictures.main()
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for language in ("python", "yaml"):

@@ -1,10 +1,11 @@
-"""Plays the controller of a gateway: writes the status of Gateways, routes and pools.
+"""Plays the controller of a gateway, and the endpoint behind it.
 
 No gateway runs here. What is shown with this is what an update waits for, not that a gateway works.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 from e2e.harness import Cluster, Object
 from e2e.harness.api import ApiError
-from e2e.harness.stand_ins import StandIn
+from e2e.harness.stand_ins import Answer, HttpStandIn, Request, StandIn
 
 GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
@@ -124,3 +125,22 @@ def _without_times(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_times(item) for item in value]
     return value
+
+
+class EndpointStandIn(HttpStandIn):
+    """Listens on loopback; use it as a context manager."""
+
+    def __init__(self, *, unready: float = 0.0) -> None:
+        """Starts to listen."""
+        super().__init__()
+        self.asked: list[tuple[float, int]] = []
+        self._unready = unready
+
+    def answer(self, request: Request) -> Answer:
+        now = time.monotonic()
+        first = self.asked[0][0] if self.asked else now
+        there = request.path == "/v1/models" and now - first >= self._unready
+        answer = Answer(body=json.dumps({"object": "list", "data": []}).encode())
+        answer = answer if there else Answer(503)
+        self.asked.append((now, answer.status))
+        return answer

@@ -11,38 +11,9 @@ import yaml
 from e2e import inputs
 from e2e.engine.services import Stack
 from fusioninfer_pulumi import load, plan_service, render
+from tests.page_blocks import blocks
 
-#: The program of docs/how-to/adopt.md.
-PROGRAM = """\
-from typing import Any
-
-import pulumi
-
-from fusioninfer_pulumi import InferenceService, load
-
-ADOPT = pulumi.Config().get_bool("adopt")
-
-
-def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-    if not args.custom:
-        return None
-    options = args.opts
-    metadata: Any = args.props["metadata"]
-    if args.type_ == "kubernetes:core/v1:Service":
-        # Its addresses are imported, and would cause a replacement.
-        options.ignore_changes = ["spec.clusterIP", "spec.clusterIPs"]
-    if ADOPT:
-        options.import_ = "/".join(filter(None, [metadata.get("namespace"), metadata["name"]]))
-        return pulumi.ResourceTransformResult(args.props, options)
-    # The API server records the other tool as the owner of the fields: take them over on a change.
-    annotations = {**(metadata.get("annotations") or {}), "pulumi.com/patchForce": "true"}
-    props = {**args.props, "metadata": {**metadata, "annotations": annotations}}
-    return pulumi.ResourceTransformResult(props, options)
-
-
-for args in load("service.yaml"):
-    InferenceService(str(args.name), args, pulumi.ResourceOptions(transforms=[existing]))
-"""
+PAGE = inputs.ROOT / "docs" / "how-to" / "adopt.md"
 
 
 def service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
@@ -70,7 +41,8 @@ def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def stack(stack: Stack) -> Stack:
-    stack.program = PROGRAM
+    (program,) = [block.text for block in blocks(PAGE) if block.title == "__main__.py"]
+    stack.program = program
     return stack
 
 
@@ -110,25 +82,3 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()
     cluster.wait(lambda: not cluster.pods(namespace), 60)
-
-
-@pytest.mark.proves("Adopting an object that does not exist fails")
-def test_adoption_of_missing_object_fails(stack: Stack) -> None:
-    cluster, namespace = stack.cluster, stack.namespace
-    objects = write(stack, service(namespace))
-    cluster.apply(manifest for manifest in objects if manifest["kind"] != "Service")
-    stack.run("config", "set", "adopt", "true").assert_succeeded()
-    result = stack.up().assert_failed()
-    assert f"resource '{namespace}/svc' does not exist" in result.text
-
-
-@pytest.mark.proves("Adoption is rejected if it would change an object; the error names the fields")
-def test_adoption_that_changes_objects_is_rejected(stack: Stack) -> None:
-    cluster, namespace = stack.cluster, stack.namespace
-    cluster.apply(write(stack, service(namespace)))
-    write(stack, service(namespace, image="registry.example/engine:2"))
-    stack.run("config", "set", "adopt", "true").assert_succeeded()
-    result = stack.up().assert_failed()
-    assert "field conflict" in result.text
-    image = '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image'
-    assert image in result.text

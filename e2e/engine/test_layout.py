@@ -1,13 +1,12 @@
-"""One LeaderWorkerSet for each role, on the real engine: LeaderWorkerSet paces what is in it."""
+"""One LeaderWorkerSet for each role, on the real engine: how it is paced, and scaled by others."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from e2e.engine.services import PER_ROLE, TWO_NODES, Stack, role
+from e2e.engine.services import PER_ROLE, SETS, TWO_NODES, Stack, role
 
 
 @pytest.mark.core
@@ -34,17 +33,6 @@ def test_per_role_create_and_image_change(stack: Stack, replicas: int, *, gang: 
     assert stack.preview() == {}
     stack.down().assert_succeeded()
     assert stack.remaining_objects() == []
-
-
-@pytest.mark.proves("A PerRole gang without a spare node updates in place")
-def test_gang_without_spare_node_updates_in_place(stack: Stack) -> None:
-    stack.cluster.add_nodes(6)
-    stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **PER_ROLE)
-    with stack.min_ready_replicas() as least:
-        # Slow pods: `lowest` would miss one that is ready again at once.
-        stack.deploy(role(replicas=3, gpus=8, tag="2", behaviour="slow", **TWO_NODES), **PER_ROLE)
-    assert least["serve"] == 2, least
-    assert set(stack.tags().values()) == {"2"}
 
 
 @pytest.mark.parametrize("unavailable", [0, 1])
@@ -141,36 +129,6 @@ def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> No
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("Recreate raises nodeCount of an all-or-nothing PerRole gang")
-def test_recreate_raises_node_count(stack: Stack) -> None:
-    stack.cluster.add_nodes(6)
-    anew: dict[str, Any] = {**PER_ROLE, "rollout": {"strategy": "Recreate", "timeout": "60s"}}
-    for count in (2, 3):
-        spread: dict[str, Any] = {"multinode": {"nodeCount": count, "launcher": "none"}}
-        stack.deploy(role(replicas=2, gpus=8, **spread), **anew)
-        assert stack.ready() == {"serve": 2}
-        assert len(stack.pods()) == 2 * count
-
-
-@pytest.mark.proves("With PerRole, `up` does not wait for unschedulable optional replicas")
-def test_only_the_minimum_fits(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    more: dict[str, Any] = {
-        **PER_ROLE,
-        "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"serve": 2}}},
-    }
-    stack.deploy(role(replicas=3, gpus=8, **TWO_NODES), **more)
-    assert stack.output("status")["components"]["serve"]["readyReplicas"] in (1, 2)
-    stack.cluster.wait(lambda: stack.ready() == {"serve": 2}, 60, "replicas")
-    stack.deploy(role(replicas=3, gpus=8, tag="2", **TWO_NODES), **more)
-    time.sleep(15)
-    # Only the third, which does not run, has the new image.
-    assert stack.tags() == {"svc-serve-0": "1", "svc-serve-1": "1", "svc-serve-2": "2"}
-    assert stack.ready() == {"serve": 2}
-    stack.cluster.add_nodes(2)
-    stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "the update goes on")
-
-
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
 @pytest.mark.proves("Changing the layout of a running role is rejected; scaled to zero it succeeds")
 def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[str, str]) -> None:
@@ -193,3 +151,63 @@ def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[
     stack.deploy(role(replicas=0), name="next", **second)
     stack.deploy(role(), name="next", **first)
     assert set(stack.images().values()) == {"1"}
+
+
+def scale(stack: Stack, replicas: int) -> None:
+    change = {"spec": {"replicas": replicas}}
+    stack.cluster.patch(SETS, "svc-serve", change, stack.namespace, subresource="scale")
+    stack.cluster.wait(lambda: stack.ready() == {"serve": replicas}, 60, "replicas")
+
+
+@pytest.mark.proves("Scaling a PerRole role restarts nothing")
+def test_scale(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
+    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), **PER_ROLE)
+    before = stack.pods()
+    stack.deploy(role(replicas=3, gpus=1, **TWO_NODES), **PER_ROLE)
+    assert stack.changes() == {"update": 3}  # LeaderWorkerSet, PodGroup and the component
+    after = stack.pods()
+    assert {name: uid for name, uid in after.items() if name in before} == before
+    assert stack.ready() == {"serve": 3}
+    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), **PER_ROLE)
+    stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
+
+
+#: What a program adds where something else sets the replicas of a role.
+LEAVE_REPLICAS = """
+def leave_replicas(args):
+    if args.type_.endswith(":LeaderWorkerSet"):
+        args.opts.ignore_changes = ["spec.replicas"]
+        return pulumi.ResourceTransformResult(args.props, args.opts)
+
+options = pulumi.ResourceOptions(transforms=[leave_replicas])
+for text in"""
+
+
+@pytest.mark.proves(
+    "Replicas scaled by another controller stay; changes conflict unless spec.replicas is ignored"
+)
+def test_replicas_of_another_controller_stay(stack: Stack) -> None:
+    stack.cluster.add_nodes(4)
+    stack.deploy(role(replicas=2), **PER_ROLE)
+    scale(stack, 4)
+    assert stack.preview() == {}
+    stack.up().assert_succeeded()
+    before = stack.pods()
+    assert stack.ready() == {"serve": 4}
+    stack.write(stack.service(role(replicas=2, tag="2"), **PER_ROLE))
+    result = stack.up().assert_failed()
+    assert ".spec.replicas" in result.text
+    assert stack.pods() == before
+    stack.program = stack.program.replace("\nfor text in", LEAVE_REPLICAS)
+    stack.up().assert_succeeded()
+    assert set(stack.tags().values()) == {"2"}
+    assert stack.ready() == {"serve": 4}
+    assert stack.preview() == {}
+    scale(stack, 3)
+    stack.deploy(role(replicas=2, tag="3"), **PER_ROLE)
+    assert stack.ready() == {"serve": 3}
+    assert set(stack.tags().values()) == {"3"}
+    stack.refresh().assert_succeeded()
+    stack.deploy(role(replicas=2, tag="4"), **PER_ROLE)
+    assert stack.ready() == {"serve": 3}

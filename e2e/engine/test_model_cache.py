@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.services import Stack, role
-from e2e.volumes import bound_claim
+from e2e.objects import bound_claim
 
 JOBS = "batch/v1/Job"
 

@@ -6,39 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import PROGRAM, Project
 from e2e.engine.services import NO_GANG, Stack, rendered, role, service, state_objects
-
-CALL = 'InferenceService(args["metadata"]["name"], args, options)'
-
-
-def program(stack: Project, logical: str, *, alias: str | None = None) -> None:
-    assert CALL in PROGRAM
-    aliases = f"aliases=[pulumi.Alias(name={alias!r})]" if alias else ""
-    call = f"InferenceService({logical!r}, args, pulumi.ResourceOptions({aliases}))"
-    stack.program = PROGRAM.replace(CALL, call)
-
-
-@pytest.mark.proves("A renamed component with an alias changes nothing; without an alias it fails")
-def test_component_renamed_with_alias_changes_nothing(stack: Stack) -> None:
-    stack.cluster.add_nodes(2)
-    stack.deploy(role(replicas=2))
-    before = stack.pods()
-    program(stack, "other")
-    result = stack.up().assert_failed()
-    assert "already exists" in result.text
-    assert stack.pods() == before
-    # The state has the new component now, in addition to the old one: too late for an alias.
-    program(stack, "svc")
-    stack.up().assert_succeeded()
-    assert stack.pods() == before
-    program(stack, "other", alias="svc")
-    assert stack.preview() == {}
-    stack.up().assert_succeeded()
-    assert stack.changes() == {}
-    assert stack.pods() == before
-    program(stack, "other")
-    assert stack.preview() == {}
 
 
 @pytest.mark.proves("A renamed role becomes available before the old one is deleted")

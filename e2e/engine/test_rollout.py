@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.services import TWO_NODES, Stack, role, watched
+from e2e.engine.services import TWO_NODES, Stack, role
 
 
 @pytest.mark.core
@@ -39,44 +39,6 @@ def test_image_change_respects_max_unavailable(stack: Stack, replicas: int, *, g
     assert least["serve"] == replicas - 1, least
     assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}
-
-
-@pytest.mark.proves("An image change uses maxUnavailable of two")
-def test_max_unavailable_of_two(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    pace = {"maxUnavailable": "40%", "timeout": "150s"}
-    stack.deploy(role(replicas=6), rollout=pace)
-    with stack.min_ready_replicas() as least:
-        stack.deploy(role(replicas=6, tag="2", behaviour="slow"), rollout=pace)
-    assert least["serve"] == 4, least
-
-
-@pytest.mark.parametrize("order", ["Together", "Sequential"])
-@pytest.mark.proves(
-    "Roles update in parallel, or in order with Sequential, each with its own maxUnavailable"
-)
-def test_roles_update_in_configured_order(stack: Stack, order: str) -> None:
-    stack.cluster.add_nodes(2)
-    pace = {"timeout": "150s", "roleOrder": order}
-
-    def pair(tag: str) -> dict[str, Any]:
-        kinds = (("prefill", "prefiller"), ("decode", "decoder"))
-        roles = [role(name, kind, tag=tag, gpus=1, behaviour="slow") for name, kind in kinds]
-        return stack.service(*roles, rollout=pace)
-
-    stack.deploy_services(pair("1"))
-    with watched(stack.ready) as seen:
-        stack.deploy_services(pair("2"))
-    down = [{name for name in ("prefill", "decode") if look.get(name, 0) < 3} for look in seen]
-    assert min(count for look in seen for count in look.values()) == 2
-    assert set().union(*down) == {"prefill", "decode"}
-    if order == "Together":
-        assert {"prefill", "decode"} in down
-    else:
-        first = down.index({"decode"})
-        assert all("decode" not in each for each in down[:first])
-        assert all("prefill" not in each for each in down[first:])
-    assert set(stack.images().values()) == {"2"}
 
 
 @pytest.mark.proves("A gang of 40 replicas is created with default parallelism")
@@ -173,3 +135,47 @@ def test_removed_role_leaves_nothing(stack: Stack) -> None:
     stack.down().assert_succeeded()
     assert stack.remaining_objects() == []
     assert stack.resources() == []
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("workers", [None, "2"])
+@pytest.mark.proves("One update adds replicas to a full gang and changes its image")
+def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -> None:
+    stack.cluster.add_nodes(6)
+    parallel = {} if workers is None else {"PULUMI_PARALLEL": workers}
+    stack.write(stack.service(role(replicas=3, **TWO_NODES)))
+    stack.up(**parallel).assert_succeeded()
+    before = stack.pods()
+    stack.write(stack.service(role(replicas=10, tag="2", behaviour="slow", **TWO_NODES)))
+    assert stack.preview() == {"create": 7, "update": 5}
+    with stack.min_ready_replicas() as least:
+        stack.up(**parallel).assert_succeeded()
+    assert least["serve"] == 2, least
+    assert stack.ready() == {"serve": 10}
+    assert set(stack.images().values()) == {"2"}
+    assert not set(stack.pods().items()) & set(before.items())
+    assert stack.preview() == {}
+    stack.write(stack.service(role(replicas=10, tag="3", **TWO_NODES)))
+    with stack.min_ready_replicas() as least:
+        stack.up(**parallel).assert_succeeded()
+    assert least["serve"] == 9, least
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves("With roleOrder Sequential, a role joins a gang while earlier roles update")
+def test_role_joins_gang_during_update(stack: Stack) -> None:
+    stack.cluster.add_nodes(6)
+    order: dict[str, Any] = {"rollout": {"roleOrder": "Sequential", "timeout": "60s"}}
+
+    def wanted(tag: str, *decoders: int) -> dict[str, Any]:
+        more = [role("decode", "decoder", replicas=count, tag=tag) for count in decoders]
+        first = role("prefill", "prefiller", replicas=2, tag=tag, behaviour="slow", **TWO_NODES)
+        return stack.service(first, *more, **order)
+
+    stack.deploy_services(wanted("1", 1))
+    with stack.min_ready_replicas() as least:
+        stack.deploy_services(wanted("2", 3))
+    assert least["prefill"] == 1, least
+    assert stack.ready() == {"prefill": 2, "decode": 3}
+    assert set(stack.images().values()) == {"2"}
+    assert stack.preview() == {}

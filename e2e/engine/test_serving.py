@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.endpoint import EndpointStandIn
-from e2e.engine.gateway import GATEWAYS, POOLS, ROUTES, GatewayStandIn
+from e2e.engine.gateway import GATEWAYS, POOLS, ROUTES, EndpointStandIn, GatewayStandIn
 from e2e.engine.services import QUICK, Stack, role, service
 
 SERVING = {"level": "Serving", "timeout": "60s"}

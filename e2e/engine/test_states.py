@@ -1,4 +1,4 @@
-"""What an update leaves in the stack: status, secrets, files; and what survives interruptions."""
+"""What an update leaves in the stack: status, failures, secrets, files; and what it waits for."""
 
 from __future__ import annotations
 
@@ -226,3 +226,82 @@ def test_rendered_directory_matches_render(tmp_path: Path) -> None:
 
     assert by_name(written) == by_name(render(plan_service(args)))
     assert len(written) == 5
+
+
+def phases(stack: Project) -> dict[str, str]:
+    """The phase of each role, as the stack's output tells it."""
+    found = stack.output("status")["components"]
+    return {name: each["phase"] for name, each in found.items()}
+
+
+def failed(stack: Project) -> tuple[str, str]:
+    (found,) = [
+        condition
+        for condition in stack.output("status")["conditions"]
+        if condition["type"] == "Failed"
+    ]
+    return found["status"], found["message"]
+
+
+def show(stack: Stack, text: str) -> None:
+    stack.cluster.wait(
+        lambda: text in str(stack.cluster.pods(stack.namespace)), 60, f"{text} of a pod"
+    )
+
+
+BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
+
+
+@pytest.mark.proves("With wait.level None, the next `up` reports and clears phase Failed")
+def test_next_update_reports_failed_role(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    nothing: dict[str, Any] = {"level": "None"}
+    bad = role("bad", replicas=1, behaviour="unpullable")
+    stack.deploy(role("good", replicas=1), bad, wait=nothing)
+    show(stack, "ImagePullBackOff")
+    result = stack.up().assert_succeeded()
+    assert stack.changes() == {}
+    assert phases(stack)["bad"] == "Failed"
+    assert phases(stack)["good"] != "Failed"
+    why = f"svc-bad-0: pod svc-bad-0-0: container engine: ImagePullBackOff: {BACK_OFF}"
+    assert failed(stack) == ("True", why)
+    assert "was not read" not in result.text
+    # A preview reads nothing, and shows no change of any resource.
+    assert stack.preview() == {}
+    good = role("bad", replicas=1, tag="2")
+    stack.deploy(role("good", replicas=1), good, wait=nothing)
+    assert phases(stack)["bad"] == "Running"
+    assert failed(stack)[0] == "False"
+
+
+def deletions(stack: Project) -> dict[str, float | None]:
+    """The time that the state gives the deletion of each set, in seconds."""
+    return {
+        resource["urn"].rpartition("::")[2]: (resource.get("customTimeouts") or {}).get("delete")
+        for resource in stack.resources()
+        if resource["type"].endswith(":LeaderWorkerSet")
+    }
+
+
+@pytest.mark.proves(
+    "Deletion waits for long grace periods; storing the longer timeout restarts nothing"
+)
+def test_deletion_waits_for_grace_period(stack: Stack) -> None:
+    stack.cluster.add_nodes(1)
+    slow: dict[str, Any] = role(replicas=2)
+    slow["template"]["spec"]["terminationGracePeriodSeconds"] = 900
+    stack.deploy(slow)
+    noted = {"svc-serve-0": 1200, "svc-serve-1": 1200}
+    assert deletions(stack) == noted
+    state = stack.json("stack", "export")
+    for resource in state["deployment"]["resources"]:
+        (resource.get("customTimeouts") or {}).pop("delete", None)
+    (stack.folder / "old.json").write_text(json.dumps(state), encoding="utf-8")
+    stack.run("stack", "import", "--file", "old.json").assert_succeeded()
+    assert deletions(stack) == {"svc-serve-0": None, "svc-serve-1": None}
+    assert stack.preview() == {}
+    stack.up().assert_succeeded()
+    assert stack.changes() == {}
+    assert deletions(stack) == noted
+    stack.down().assert_succeeded()
+    assert stack.remaining_objects() == []

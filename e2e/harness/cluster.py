@@ -19,7 +19,7 @@ import urllib3
 
 from e2e.harness import components as parts
 from e2e.harness.api import ApiError, Client
-from e2e.harness.certificates import create_certificates
+from e2e.harness.certificates import create_certificates, write_kubeconfig
 from e2e.harness.control_plane import (
     FIRST_SERVICE,
     ControlPlane,
@@ -28,11 +28,9 @@ from e2e.harness.control_plane import (
     start_controller_manager,
     start_etcd,
 )
-from e2e.harness.kubeconfig import write_kubeconfig
-from e2e.harness.lifetime import Lifetime
 from e2e.harness.nodes import node
 from e2e.harness.pods import is_condition_true
-from e2e.harness.processes import LOOPBACK, Programs, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
 from e2e.harness.resources import Object
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"

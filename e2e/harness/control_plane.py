@@ -11,8 +11,7 @@ from pathlib import Path
 import urllib3
 
 from e2e.catalog import program
-from e2e.harness.certificates import Certificates
-from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.certificates import Certificates, write_kubeconfig
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, Programs
 
 USERS = (

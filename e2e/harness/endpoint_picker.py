@@ -13,8 +13,7 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
-from e2e.harness.lifetime import Lifetime
-from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, free_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"

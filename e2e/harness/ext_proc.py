@@ -15,7 +15,7 @@ import grpc
 from google.protobuf import struct_pb2
 
 from e2e.harness.ext_proc_messages import ProcessingRequest, ProcessingResponse
-from e2e.harness.lifetime import Lifetime
+from e2e.harness.processes import Lifetime
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 DESTINATION = "x-gateway-destination-endpoint"

@@ -11,8 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from e2e.harness.lifetime import Lifetime
+from typing import TypeVar
 
 LOOPBACK = "127.0.0.1"
 WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -44,6 +43,26 @@ def free_ports(count: int) -> list[int]:
     finally:
         for sock in held:
             sock.close()
+
+
+_Kind = TypeVar("_Kind", bound="Lifetime")
+
+
+class Lifetime:
+    """Starts when its `with` begins, and stops when that ends."""
+
+    def open(self) -> None:
+        """Starts it; by default it runs already."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: _Kind) -> _Kind:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Program:

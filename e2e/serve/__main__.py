@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.certificates import write_kubeconfig
 from e2e.inputs import ROOT
 from e2e.serve import enclosure, engine, prerequisites
 from e2e.serve.deploy import apply, has_pulumi, model_name, rendered, up

@@ -1,4 +1,4 @@
-"""Requests for tokens, and a steady load of them."""
+"""Requests for tokens, a steady load of them, and what engines count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,8 @@ from typing import Any
 
 import urllib3
 
-from e2e.harness.lifetime import Lifetime
+from e2e.harness import Object
+from e2e.harness.processes import Lifetime
 
 
 @dataclass(frozen=True)
@@ -162,3 +163,29 @@ def outage(answers: Sequence[Answer]) -> str:
     reasons = Counter(re.sub(r"0x[0-9a-f]+|\s+", " ", answer.error)[:120] for answer in failed)
     parts = [f"{count} x {reason}" for reason, count in reasons.most_common()]
     return f"{len(failed)} of {len(answers)} failed within {seconds:.1f} s: {'; '.join(parts)}"
+
+
+REQUESTS = "vllm:request_success_total"
+RUNNING = "vllm:num_requests_running"
+HIT_TOKENS = "vllm:prefix_cache_hits_total"
+BY_SOURCE = "vllm:prompt_tokens_by_source_total"
+
+
+def counter(text: str, name: str, **labels: str) -> float:
+    """The sum of a metric's values with these labels, in Prometheus text form; 0 without any."""
+    total = 0.0
+    for line in text.splitlines():
+        match = re.match(rf"{re.escape(name)}(?:\{{(.*)\}})? (\S+)$", line)
+        if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
+            total += float(match[2])
+    return total
+
+
+def metrics(pod: Object, port: int = 8000) -> str:
+    address = pod["status"]["podIP"]
+    answer = urllib3.request("GET", f"http://{address}:{port}/metrics", timeout=30, retries=3)
+    return answer.data.decode()
+
+
+def by_pod(pods: Iterable[Object], name: str, port: int = 8000, **labels: str) -> dict[str, float]:
+    return {pod["metadata"]["name"]: counter(metrics(pod, port), name, **labels) for pod in pods}

@@ -18,8 +18,8 @@ import yaml
 
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
+from e2e.harness.certificates import write_kubeconfig
 from e2e.harness.control_plane import SERVICES, wait_http
-from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
 from e2e.serve import enclosure

@@ -102,21 +102,6 @@ class Prometheus:
         values = [float(series["value"][1]) for series in answer["result"]]
         return [value for value in values if not math.isnan(value)]
 
-    def curves(
-        self, expression: str, start: float, end: float, seconds: int
-    ) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
-        """Labels and points of an expression's series between two times; no point is no number."""
-        answer = self._get(
-            "query_range", query=expression, start=str(start), end=str(end), step=str(seconds)
-        )
-        return [
-            (
-                series["metric"],
-                [(at, float(value)) for at, value in series["values"] if value != "NaN"],
-            )
-            for series in answer["result"]
-        ]
-
     def alerts(self) -> dict[str, str]:
         """The state of each alert; `err` where its expression cannot be evaluated."""
         return {

@@ -14,9 +14,9 @@ from functools import partial
 import pytest
 
 from e2e.harness import Object
-from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
-from e2e.serve.counters import metrics
+from e2e.routers import DEFINITIONS, decisions, with_llm_d_rewrites
 from e2e.serve.deploy import apply_service, deployed
+from e2e.serve.load import metrics
 from e2e.serve.services import MODEL, PROMPT, role, router
 from e2e.serve.serving import Serving
 

@@ -33,9 +33,6 @@ PICKERS = {
 }
 PATIENCE = 240
 NO_GATEWAY = "Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway"
-RECORDED = Path(__file__).parent / "recorded_dashboards.json"
-#: Requests that end while the dashboards are recorded, and points of each curve.
-LONG, POINTS = 150, 60
 
 
 @dataclass(frozen=True)
@@ -103,16 +100,16 @@ def scraped(
     running.cluster.wait(lambda: not running.cluster.pods(namespace, "app=svc-epp"), 120)
 
 
-def queries(board: Object) -> Iterator[tuple[int, int, str]]:
-    """Number of the panel, of the query, and the expression of each query as Grafana asks it."""
+def queries(board: Object) -> Iterator[tuple[int, str]]:
+    """Number of the panel and expression of each query, as Grafana asks it."""
     values = {item["name"]: item["query"] for item in board["templating"]["list"]}
     values |= {"role": ".*", "__rate_interval": "20s"}
     for panel in board["panels"]:
-        for number, target in enumerate(panel.get("targets", ())):
+        for target in panel.get("targets", ()):
             expression = target["expr"]
             for name, value in values.items():
                 expression = expression.replace(f"${{{name}}}", value).replace(f"${name}", value)
-            yield panel["id"], number, expression
+            yield panel["id"], expression
 
 
 def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
@@ -164,21 +161,20 @@ def wait_listening(url: str, host: str) -> None:
 @pytest.mark.proves(
     "Every dashboard query returns data from vLLM 0.32.0, pickers and Envoy Gateway"
 )
-def test_every_panel_has_data(scraped: Scraped, request: pytest.FixtureRequest) -> None:
+def test_every_panel_has_data(scraped: Scraped) -> None:
     listed = [
-        (name, panel, number, expression)
+        (name, panel, expression)
         for name, board in scraped.boards.items()
-        for panel, number, expression in queries(board)
+        for panel, expression in queries(board)
     ]
     assert len(listed) > 40
     assert any(name.endswith(".gateway.json") for name in scraped.boards)
-    started = time.time()
 
     def without_data() -> list[str]:
         scraped.reject()
         return [
             f"{name} {panel}: {expression}"
-            for name, panel, _, expression in listed
+            for name, panel, expression in listed
             if not scraped.prometheus.query(expression)
         ]
 
@@ -193,30 +189,6 @@ def test_every_panel_has_data(scraped: Scraped, request: pytest.FixtureRequest) 
             PATIENCE,
             lambda: f"no data: {without_data()}\ntargets: {scraped.prometheus.targets()}",
         )
-        if request.config.getoption("--write-dashboards") and "llm-d" not in request.node.name:
-            load.wait(LONG, 240)
-            write(scraped, listed, started)
     states = scraped.prometheus.alerts()
     assert len(states) >= 8
     assert set(states.values()) == {"inactive"}, states
-
-
-def write(scraped: Scraped, listed: list[tuple[str, int, int, str]], started: float) -> None:
-    """Writes what each panel shows, from which `tools/dashboard_pictures.py` draws the docs'."""
-    end = time.time()
-    step = max(1, round((end - started) / POINTS))
-    recorded: dict[str, Object] = {}
-    for name, panel, number, expression in listed:
-        curves = scraped.prometheus.curves(expression, started, end, step)
-        board = name.split(".")[-2]
-        recorded.setdefault(board, {}).setdefault(str(panel), {})[str(number)] = [
-            {
-                "labels": {key: text for key, text in labels.items() if key != "__name__"},
-                "points": [[round(at - started), float(f"{value:.4g}")] for at, value in points],
-            }
-            for labels, points in curves
-        ]
-    RECORDED.write_text(
-        json.dumps({"seconds": round(end - started), "panels": recorded}, sort_keys=True) + "\n",
-        encoding="utf-8",
-    )

@@ -18,12 +18,11 @@ import urllib3
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
 from e2e.harness.pods import LEADERS
-from e2e.serve.collector import Collector
 from e2e.serve.deploy import wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models, vllm
 from e2e.serve.gateway import Gateway
-from e2e.serve.hub import Hub
+from e2e.serve.hub import Collector, Hub
 from e2e.serve.load import complete
 from e2e.serve.services import PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving

@@ -12,8 +12,8 @@ import urllib3
 
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.counters import REQUESTS, counter, metrics
 from e2e.serve.deploy import Deployed, deployed
+from e2e.serve.load import REQUESTS, counter, metrics
 from e2e.serve.services import PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 

@@ -8,11 +8,10 @@ import shutil
 import pytest
 
 from e2e.harness import Object
-from e2e.serve.counters import BY_SOURCE, by_pod
 from e2e.serve.deploy import deployed, wait_serving
 from e2e.serve.engine import PREVIOUS, VLLM, absent
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import complete
+from e2e.serve.load import BY_SOURCE, by_pod, complete
 from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.harness.pods import LEADERS
-from e2e.serve.counters import HIT_TOKENS, REQUESTS, by_pod
 from e2e.serve.deploy import Deployed, apply_service, deployed
 from e2e.serve.gateway import Gateway, endpoints
-from e2e.serve.load import complete, figures
+from e2e.serve.load import HIT_TOKENS, REQUESTS, by_pod, complete, figures
 from e2e.serve.services import MODEL, PROMPT, role, router
 from e2e.serve.serving import Serving
 
@@ -91,3 +90,23 @@ def test_disabled_picker_spreads_over_service(routed: Deployed) -> None:
         gateway.close()
     assert {pod: now[pod] - count for pod, count in counts.items()} == dict.fromkeys(counts, 15)
     assert routed.uids() == before
+
+
+PRESET = "Qwen/Qwen3-0.6B"
+#: A container of the library asks for four processors and 4 GiB of cache, which this node may lack.
+SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}],
+         "resources": {"requests": {"cpu": "200m", "memory": "1Gi"}}}  # fmt: skip
+
+
+@pytest.mark.proves("A role with only a model name and `accelerator: cpu` serves through Envoy")
+def test_model_name_is_enough(running: Serving) -> None:
+    role = {"name": "serve", "componentType": "worker", "accelerator": "cpu",
+            "template": {"spec": {"containers": [SMALL]}}}  # fmt: skip
+    with deployed(running, router(), role, model={"uri": f"hf://{PRESET}"}) as service:
+        (pod,) = service.pods()
+        (container,) = pod["spec"]["containers"]
+        assert container["image"] == "vllm/vllm-openai-cpu:v0.32.0-x86_64"
+        assert container["command"] == ["vllm", "serve"]
+        assert container["args"] == [PRESET, "--max-model-len", "auto", "--shutdown-timeout", "300"]
+        assert container["startupProbe"]
+        assert service.ask("the quick brown fox", PRESET)["choices"][0]["text"]

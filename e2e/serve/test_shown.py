@@ -13,7 +13,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
-from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
+from e2e.routers import DEFINITIONS, KIND, with_llm_d_rewrites
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models

@@ -12,10 +12,9 @@ import pytest
 from e2e.engine.project import CommandResult, Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.counters import RUNNING, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import Load, figures, outage
+from e2e.serve.load import RUNNING, Load, by_pod, figures, outage
 from e2e.serve.services import IMAGE, MODEL, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import Answer, ExternalProcessor
-from e2e.harness.lifetime import Lifetime
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, free_ports
 from e2e.routers import PICKERS, generated_picker, objects_of, routed
 from e2e.strategies.engine import MODEL, Engine, Load
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import ApiError, Cluster
-from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
-from e2e.routers import NEEDS_LLM_D, only, picker_versions
+from e2e.routers import DEFINITIONS, KIND, NEEDS_LLM_D, only, picker_versions, with_llm_d_rewrites
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
 
+import grpc
 import pytest
+import yaml
 
-from e2e.harness import Object
-from e2e.routers import IMAGES, only
-from e2e.strategies.engine import Load
+from e2e import inputs
+from e2e.harness import Cluster, Object, ProgramFailedError
+from e2e.harness.processes import LOOPBACK
+from e2e.routers import IMAGES, generated_picker, only, picker_versions
+from e2e.strategies.engine import Engine, Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
@@ -116,3 +124,167 @@ def _arguments(objects: list[Object]) -> list[str]:
     (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     arguments: list[str] = container["args"]
     return arguments
+
+
+HOT = "Everybody asks this today: " * 10
+ADVANCED = "router-example-2-custom-epp-config"
+
+
+@pytest.mark.proves("scorers: a higher prefix-cache weight keeps a hot prefix despite a queue")
+@VERSIONS
+def test_heavy_prefix_weight_keeps_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
+    with fleet.picker(
+        version, strategy="prefix-cache", scorers={"prefix-cache": 3, "queue": 2}
+    ) as (picker):
+        home = warmed(fleet, picker)
+        fleet.load({home: Load(waiting=50)})
+        fleet.wait_scraped()
+        assert picker.picks(8, HOT) == {home: 8}, "3 x 1 + 2 x 0 against 3 x 0 + 2 x 1"
+        assert home not in picker.picks(30), "new prompts avoid the queue"
+
+
+@pytest.mark.proves("scorers: v1.5.0 accepts fractional weights")
+def test_fractional_weights_count(fleet: Fleet) -> None:
+    weights = {"prefix-cache": 0.5, "queue": 0.4, "kv-cache": 0.2}
+    with fleet.picker("1.5", strategy="prefix-cache", scorers=weights) as picker:
+        home = warmed(fleet, picker)
+        fleet.load({home: Load(waiting=50)})
+        fleet.wait_scraped()
+        assert picker.picks(8, HOT) == {home: 8}, "0.5 + 0.2 against 0.4 + 0.2"
+        fleet.load({home: Load(waiting=50, kv_cache=0.9)})
+        fleet.wait_scraped()
+        assert home not in picker.picks(8, HOT), "0.5 + 0.02 against 0.4 + 0.2"
+
+
+@pytest.mark.proves("The router document's endpointPickerConfig (example 2) scores as described")
+@VERSIONS
+def test_configuration_of_document_is_used_verbatim(fleet: Fleet, version: str) -> None:
+    text = _documents_configuration()
+    objects = fleet.routing(version, endpointPickerConfig=text)
+    assert list(only(objects, "ConfigMap")["data"].values()) == [text]
+    with fleet.run(version, objects) as picker:
+        home = warmed(fleet, picker)
+        others = sorted(fleet.engines.keys() - {home})
+        fleet.load({home: Load(kv_cache=0.9), others[1]: Load(kv_cache=0.2)})
+        fleet.wait_scraped()
+        assert picker.picks(8, HOT) == {home: 8}, "70 x 1 + 30 x 0.1 against 30 x 1"
+        assert picker.picks(8) == {others[0]: 8}, "new prompts go to the emptiest pod"
+
+
+def warmed(fleet: Fleet, picker: Chooser) -> str:
+    fleet.wait_scraped()
+    home = picker.warm(HOT)
+    assert picker.picks(8, HOT) == {home: 8}
+    return home
+
+
+def _documents_configuration() -> str:
+    (router,) = [
+        role
+        for role in _roles(inputs.DOCUMENTS[ADVANCED].read_text(encoding="utf-8"))
+        if role["componentType"] == "router"
+    ]
+    return str(router["endpointPickerConfig"])
+
+
+def _roles(text: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load(text)["spec"]["roles"])
+
+
+RANKS = 3
+
+
+class RankedFleet(Fleet):
+    """A fleet whose pods have an engine on each port of the pool."""
+
+    def deploy(self, *names: str, pods: int) -> None:
+        super().deploy(*names, pods=pods)
+        for name, first in list(self.engines.items()):
+            address, _, port = first.endpoint.rpartition(":")
+            for rank in range(1, RANKS):
+                engine = Engine(address, int(port) + rank)
+                self.engines[f"{name}/{rank}"] = self._stack.enter_context(engine)
+
+
+@pytest.fixture
+def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
+    with RankedFleet(cluster, namespace, _ranks) as fleet:
+        fleet.deploy("svc", pods=2)
+        yield fleet
+
+
+@picker_versions("Pickers choose among a pod's data parallel ranks by load")
+def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
+    objects = ranked.routing(version)
+    ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
+    assert len(ports) == RANKS, "the API server keeps them"
+    with ranked.run(version, objects) as picker:
+        ranked.wait_scraped()
+        assert picker.picks(120).keys() == ranked.engines.keys(), "all ranks get requests"
+        home = picker.warm(HOT)
+        assert picker.picks(8, HOT) == {home: 8}, "a prefix stays on its rank"
+        for idle in sorted(ranked.engines):
+            loads = {name: Load(waiting=30, kv_cache=0.9) for name in ranked.engines}
+            ranked.load({**loads, idle: Load()})
+            ranked.wait_scraped()
+            assert picker.picks(8) == {idle: 8}, "the one idle rank"
+
+
+def _ranks(manifest: Object) -> Object:
+    (_, role) = manifest["spec"]["roles"]
+    role["parallelism"] = {"data": RANKS, "portPerRank": True}
+    (container,) = role["template"]["spec"]["containers"]
+    container["image"] = "vllm/vllm-openai:v0.32.0"
+    container["args"] = ["m"]
+    return manifest
+
+
+@pytest.mark.proves("Pickers speak TLS with HTTP/2 to the gateway unless disabled")
+@VERSIONS
+def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, endpointPicker={})
+    unseen = ssl.create_default_context()
+    unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # as gateways do
+    unseen.set_alpn_protocols(["h2"])
+    with fleet.run(version, objects) as picker:
+        address = (LOOPBACK, picker.picker.grpc_port)
+        with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
+            assert secured.selected_alpn_protocol() == "h2"
+        with pytest.raises(grpc.RpcError) as rejection:
+            picker.ask()  # in plain gRPC
+        assert rejection.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.proves("A picker serves the certificate of the named Secret")
+@VERSIONS
+def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    place = container["args"].index("--cert-path=/certificate")
+    # The Secret's two files, where this machine has them.
+    certificates = fleet.cluster.directory / "certificates"
+    container["args"][place] = f"--cert-path={certificates}"
+    authority = (certificates / "ca.crt").read_bytes()
+    with fleet.run(version, objects, authority) as picker:
+        fleet.wait_scraped()
+        assert picker.picks(30).keys() <= fleet.engines.keys()
+
+
+@pytest.mark.proves("Errors about unknown plugins match what the picker reports when it exits")
+@VERSIONS
+def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, strategy="queue-size")
+    data = only(objects, "ConfigMap")["data"]
+    (key,) = data
+    data[key] = data[key].replace("queue-scorer", "queue-scorrer")
+    with (
+        generated_picker(fleet.cluster, version, objects) as picker,
+        pytest.raises(ProgramFailedError, match=r"exited with [1-9](.|\n)*queue-scorrer"),
+    ):
+        picker.wait_serving()
+    image = {"image": IMAGES[version]}
+    manifest = fleet.manifest(endpointPicker=image, endpointPickerConfig=data[key])
+    said = [str(each) for each in inputs.plan_of(manifest).findings]
+    (finding,) = [each for each in said if "queue-scorrer" in each]
+    assert "endpointPickerConfig.plugins[0].type" in finding
+    assert "exits because of it" in finding

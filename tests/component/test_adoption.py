@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,3 @@ def test_transformation_can_import_every_object(engine: Any, story: Story, numbe
         metadata = each.inputs["metadata"]
         assert each.request.importId == f"{metadata['namespace']}/{metadata['name']}"
     assert not done.component.request.importId
-
-
-def test_adoption_page_shows_tested_program() -> None:
-    text = (ROOT / "docs" / "how-to" / "adopt.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    tested = (ROOT / "e2e" / "engine" / "test_adoption.py").read_text(encoding="utf-8")
-    assert f'PROGRAM = """\\\n{shown}"""' in tested

@@ -227,16 +227,6 @@ def test_dashboards_equal_the_tools_output() -> None:
     assert tool("dashboards").files() == committed, "run python tools/dashboards.py"
 
 
-def test_pictures_equal_the_tools_output() -> None:
-    drawn = tool("dashboard_pictures").pictures()
-    assert drawn.keys() == {
-        f"dashboard-{name}.svg" for name in ("service", "replicas", "picker", "gateway")
-    }
-    for name, text in drawn.items():
-        path = ROOT / "docs" / "pictures" / name
-        assert path.read_text(encoding="utf-8") == text, "run python tools/dashboard_pictures.py"
-
-
 def test_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "service.yaml"
     source.write_text(yaml.safe_dump(service(serving())), encoding="utf-8")
