@@ -82,3 +82,15 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     assert set(stack.images().values()) == {"2"}
     stack.down().assert_succeeded()
     cluster.wait(lambda: not cluster.pods(namespace), 60)
+
+
+@pytest.mark.proves("Adoption is rejected if it would change an object; the error names the fields")
+def test_adoption_that_changes_objects_is_rejected(stack: Stack) -> None:
+    cluster, namespace = stack.cluster, stack.namespace
+    cluster.apply(write(stack, service(namespace)))
+    write(stack, service(namespace, image="registry.example/engine:2"))
+    stack.run("config", "set", "adopt", "true").assert_succeeded()
+    result = stack.up().assert_failed()
+    assert "field conflict" in result.text
+    image = '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image'
+    assert image in result.text

@@ -88,3 +88,18 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
         "svc-serve-0": "1",
     }
     assert stack.preview() == {}
+
+
+@pytest.mark.proves("After a halted update, the same program continues once the replica is back")
+def test_halted_update_continues(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role())
+    late = role(tag="2", behaviour="slow", delay="15s")
+    stack.write(stack.service(late, rollout={"timeout": "4s"}))
+    stack.up().assert_failed()
+    assert sorted(stack.images().values()) == ["1", "1", "2"]
+    with stack.min_ready_replicas() as least:
+        stack.deploy(late)
+    assert least["serve"] == 2, least
+    assert set(stack.images().values()) == {"2"}
+    assert stack.preview() == {}

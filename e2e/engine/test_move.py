@@ -195,3 +195,26 @@ def test_service_hands_over_to_another_namespace(stack: Stack) -> None:
     finally:
         stack.down()
         stack.cluster.delete_namespace(elsewhere)
+
+
+@pytest.mark.proves(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
+@pytest.mark.parametrize("last", [True, False])
+def test_share_and_service_come_and_go(stack: Stack, *, last: bool) -> None:
+    stack.cluster.add_nodes(2)
+    port = engine_port()
+    alone = stack.service(router(), serving(port=port), name="chat")
+    split = router(split=[{"service": "chat-next", "weight": 50}])
+    shared = stack.service(split, serving(port=port), name="chat")
+    follows = {**router(), "httproute": {"routedBy": "chat"}}
+    target = stack.service(follows, serving(port=port), name="chat-next")
+    stack.deploy_services(alone)
+    with Traffic(stack.cluster, stack.namespace, port=port, host=HOST) as traffic:
+        traffic.wait(ENOUGH)
+        stack.deploy_services(*([shared, target] if last else [target, shared]))
+        traffic.wait(10)
+        assert set(services(traffic.wait(ENOUGH))) == {"chat", "chat-next"}
+        stack.deploy_services(alone)
+        traffic.wait(10)
+        assert set(services(traffic.wait(ENOUGH))) == {"chat"}
+    assert traffic.failed() == {}
+    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)

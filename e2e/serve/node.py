@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,15 @@ class Node:
                 name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
                 found[pid] = name.strip()
         return found
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Lose every packet from and to this node, as if it had no power; not the first node."""
+        subprocess.run(["nft", "-f", "-"], input=_lost(self._place.device), text=True, check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["nft", "delete", "table", "inet", "lost"], check=True)
 
     def _start(self, name: str, command: Sequence[str | Path]) -> Program:
         command = [*self._place.enter, *command]
@@ -240,6 +250,18 @@ def further_place(cluster: Cluster, number: int) -> Place:
     forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
     subprocess.run([*place.enter, "sh", "-c", forward], check=True)
     return place
+
+
+def _lost(device: str) -> str:
+    return f"""\
+table inet lost {{
+  chain to {{ type filter hook output priority 0; oifname "{device}" drop; }}
+  chain from {{ type filter hook input priority 0; iifname "{device}" drop; }}
+  chain through {{
+    type filter hook forward priority 0; iifname "{device}" drop; oifname "{device}" drop;
+  }}
+}}
+"""
 
 
 def _network(addresses: Path, pods: str) -> Object:

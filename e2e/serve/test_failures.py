@@ -84,6 +84,27 @@ def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
     assert failed == [[], [], []]
 
 
+@pytest.mark.proves("A killed endpoint picker is back within 20 s")
+def test_killed_picker_returns(stack: Deployed) -> None:
+    running = stack.running
+    (picker,) = stack.pods(PICKERS)
+    # This Envoy chooses a pod itself where the picker does not answer.
+    opened = Gateway(running.cluster, stack.namespace, "svc-httproute", stack.pods())
+    loads = {"closed": stack.load(), "open": Load(opened.url, MODEL, host=opened.host)}
+    with loads["closed"] as closed, loads["open"]:
+        closed.wait(20)
+        since = time.monotonic()
+        for process in running.processes(picker):
+            os.kill(process, signal.SIGKILL)
+        time.sleep(20)
+        back = time.monotonic()
+        closed.wait(20)
+    opened.close()
+    lost = {way: tell(f"killed, {way}", load.answers, since) for way, load in loads.items()}
+    assert lost["closed"]
+    assert not [a for answers in lost.values() for a in answers if a.started > back]
+
+
 @pytest.mark.proves("A frozen engine becomes unready within 45 s and gets no further requests")
 def test_frozen_engine_gets_no_requests(stack: Deployed) -> None:
     victim, _ = stack.pods()
@@ -103,3 +124,21 @@ def test_frozen_engine_gets_no_requests(stack: Deployed) -> None:
     assert failed
     assert [answer for answer in failed if answer.started > out + 2] == []
     stack.running.wait_ready(stack.namespace, 2, LEADERS)
+
+
+@pytest.mark.proves("An engine with a frozen core stays ready: vLLM's /health does not ask it")
+def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
+    victim, _ = stack.pods()
+    name = victim["metadata"]["name"]
+    processes = stack.running.processes(victim)
+    cores = [process for process, program in processes.items() if "Engine" in program]
+    assert cores, processes
+    with stack.load(timeout=PATIENCE) as load:
+        load.wait(20)
+        with stopped(cores) as since:
+            time.sleep(45)
+            ready = is_ready(stack.running.cluster.get("v1/Pod", name, stack.namespace))
+        load.wait(20)
+    failed = tell("core stands still", load.answers, since)
+    assert ready
+    assert failed

@@ -99,3 +99,61 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
         mixed.load({pod: Load(kv_cache=0.9)})
         mixed.wait_scraped()
         assert picker.picks(20)[pod] == 0
+
+
+@picker_versions("With flow control, a picker answers while one of several pods is busy", *HOLDING)
+@ENGINES
+def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: str) -> None:
+    play(mixed, engine)
+    (pod, *_) = sorted(mixed.engines)
+    change = sglang if engine == "sglang" else same
+    with mixed.picker(version, change, endpointPicker=HOLDS) as picker:
+        mixed.load({pod: Load(waiting=500, running=100, kv_cache=1.0)})
+        mixed.wait_scraped()
+        assert picker.picks(20)[pod] == 0
+        mixed.load(default=Load(waiting=12))
+        mixed.wait_scraped()
+        assert picker.picks(20).total() == 20, "engines have queues of their own"
+
+
+@picker_versions(
+    "With flow control, a picker holds requests while all KV caches are full", *HOLDING
+)
+@ENGINES
+def test_requests_queue_while_all_kv_caches_are_full(
+    mixed: Fleet, version: str, engine: str
+) -> None:
+    play(mixed, engine)
+    change = sglang if engine == "sglang" else same
+    with (
+        mixed.picker(version, change, endpointPicker=HOLDS) as picker,
+        ThreadPoolExecutor() as threads,
+    ):
+        mixed.load(default=Load(kv_cache=1.0))
+        mixed.wait_scraped()
+        asked = threads.submit(picker.ask)
+        _wait_held(mixed, picker, version)
+        assert not asked.done()
+        mixed.load({sorted(mixed.engines)[0]: Load()}, default=Load(kv_cache=1.0))
+        assert asked.result(60).endpoint is not None
+
+
+@picker_versions("With flow control, engines without metrics get no requests: rejected", *HOLDING)
+def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
+    play(mixed, "none")
+    with (
+        mixed.picker(version, endpointPicker=HOLDS) as picker,
+        ThreadPoolExecutor() as threads,
+    ):
+        mixed.wait_scraped()
+        asked = threads.submit(picker.ask)
+        _wait_held(mixed, picker, version)
+        assert not asked.done()
+        play(mixed, "vllm")
+        assert asked.result(60).endpoint is not None
+
+
+def _wait_held(fleet: Fleet, picker: Chooser, version: str) -> None:
+    flow = HOLDING[version].flow_control
+    assert flow is not None
+    fleet.cluster.wait(lambda: gauge(picker, flow.queued) == 1, 60, picker.picker.metrics)

@@ -115,6 +115,24 @@ def test_prefix_blocks_have_at_least_64_tokens(
         assert not sticks(picker, "z" * (characters - 1))
 
 
+@picker_versions("Conversations behind a system prompt of 12,000 tokens keep their pods")
+def test_conversations_behind_a_long_system_prompt_keep_their_pods(
+    fleet: Fleet, version: str
+) -> None:
+    system = STORY * 600
+    with fleet.picker(version, strategy="prefix-cache") as picker:
+        pods = sorted(fleet.engines)
+        for idle in pods:
+            # The queue sends each conversation's first request to another pod.
+            fleet.load({idle: Load()}, default=Load(waiting=50, kv_cache=0.9))
+            fleet.wait_scraped()
+            assert picker.warm(f"{system}{idle * 100}") == idle
+        fleet.load()
+        fleet.wait_scraped()
+        for pod in pods:
+            assert picker.picks(5, f"{system}{pod * 100}. And then?") == {pod: 5}
+
+
 def sticks(picker: Chooser, prompt: str) -> bool:
     home = picker.warm(prompt)
     return picker.picks(20, prompt) == {home: 20}
@@ -288,3 +306,73 @@ def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
     (finding,) = [each for each in said if "queue-scorrer" in each]
     assert "endpointPickerConfig.plugins[0].type" in finding
     assert "exits because of it" in finding
+
+
+LEADERS = ("svc-inference-0-0", "svc-inference-1-0")
+OTHERS = (
+    *("svc-inference-0-0-1", "svc-inference-1-0-1"),
+    *("svc-2-inference-0-0", "svc-2-inference-0-0-1"),
+    *("svc-2-inference-1-0", "svc-2-inference-1-0-1"),
+)
+
+
+@pytest.fixture
+def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
+    """Two services of two replicas over two nodes each."""
+    with Fleet(cluster, namespace, _two_nodes) as fleet:
+        fleet.deploy("svc", "svc-2", pods=8)
+        assert fleet.engines.keys() == {*LEADERS, *OTHERS}
+        yield fleet
+
+
+@pytest.mark.proves("Pickers choose only ready leaders of the service")
+@VERSIONS
+def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
+    groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # all others are idle
+    with groups.picker(version, strategy="queue-size") as picker:
+        groups.wait_scraped(LEADERS)
+        assert picker.picks(40).keys() == set(LEADERS)
+        assert bodiless(picker, 40) == set(LEADERS)
+        assert not any(groups.engines[name].scrapes for name in OTHERS), "nobody asks the others"
+
+        first, second = LEADERS
+        _set_ready(groups, first, ready=False)
+        groups.cluster.wait(lambda: _chosen(picker) == {second}, message=f"without {first}")
+        _set_ready(groups, second, ready=False)
+        groups.cluster.wait(lambda: not _chosen(picker), message="without both")
+        answer = picker.ask()
+        assert (answer.status, answer.endpoint) == (503, None), "no pod is ready"
+        assert b"failed to find" in answer.body
+        assert picker.processor.ask(None, "/v1/models").status == 500
+
+        _set_ready(groups, first, ready=True)
+        groups.cluster.wait(lambda: _chosen(picker) == {first}, message="back again")
+
+
+def bodiless(picker: Chooser, count: int) -> set[str]:
+    """The pods that requests without a body go to."""
+    return {picker.pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
+
+
+def _chosen(picker: Chooser) -> set[str]:
+    answers = [picker.ask() for _ in range(12)]
+    return {picker.pod(answer) for answer in answers if answer.status is None}
+
+
+def _set_ready(fleet: Fleet, name: str, *, ready: bool) -> None:
+    """What the kubelet writes when a readiness probe begins to fail, or to pass again."""
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    fleet.cluster.patch(
+        "v1/Pod",
+        name,
+        {"status": {"conditions": [condition]}},
+        fleet.namespace,
+        patch_type="strategic",
+        subresource="status",
+    )
+
+
+def _two_nodes(manifest: Object) -> Object:
+    manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 2}
+    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
+    return manifest
