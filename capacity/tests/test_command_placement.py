@@ -221,7 +221,6 @@ def test_running_service_stays_in_previous_pool(capsys: pytest.CaptureFixture[st
         (("chat.yaml", "--inventory", "pools.yaml", "--previous", "none.json"),
          "none.json: cannot be read"),
         (("chat.yaml", "--previous", "pools.yaml"), "pools.yaml: has no effect without"),
-        (("chat.yaml", "chat.yaml", "--inventory", "pools.yaml"), "chat.yaml: "),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["plan", "render", "check"])

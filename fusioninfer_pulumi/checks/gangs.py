@@ -99,6 +99,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
     """Check a service's scheduling strategy and its pods' scheduler fields."""
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
+    topology = policy.network_topology
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
             yield from _pod_scheduler(pod, scheduling, shape.scheduler)
@@ -110,7 +111,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         _MINIMUM: policy.min_role_replicas is not None,
         _REQUIRED: policy.required_replicas is not RequiredReplicas.ANY,
         _RESOURCES: bool(policy.min_resources),
-        _NETWORK: policy.network_topology is not None,
+        _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
         _QUEUE: bool(scheduling.queue),
     }
     for rows in _rows_of_backend(policy, shape):
