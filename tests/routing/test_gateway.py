@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateways import HOSTS, HTTP, HTTPS, managed, open_to, referenced
+from gateways import HOSTS, HTTP, HTTPS, open_to, referenced
 from routed import ROUTE, objects, only, routed
-from samples import Manifest, problems, said, warnings
+from samples import problems, said, warnings
 
 CLASSES = {
     None: "eg",
@@ -133,51 +133,6 @@ def test_tls_to_the_picker_is_as_the_gateway_expects_it(implementation: str) -> 
     assert bool(objects(routed(gateway=gateway), "DestinationRule")) == (implementation == "istio")
     if implementation == "istio":
         assert not objects(manifest, "DestinationRule")
-
-
-ATTACHED: dict[str, tuple[Manifest, str | None]] = {
-    "own": (managed(), None),
-    "own, whatever it allows": (managed(open_to("Selector")), None),
-    "own, for other routes": (
-        managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "GRPCRoute"}]}}),
-        "http: allowedRoutes.kinds does not include HTTPRoute",
-    ),
-    "own, for HTTP routes": (
-        managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "HTTPRoute"}]}}), None,
-    ),
-    "own, of another protocol": (
-        managed({"name": "tcp", "port": 1, "protocol": "TCP"}),
-        "tcp: protocol TCP does not accept HTTPRoutes",
-    ),
-    "own, of another host": (
-        managed({**HTTP, "hostname": "*.example.org"}),
-        "http: its hostname *.example.org does not match any hostname of the route",
-    ),
-    "own, of a wildcard": (managed({**HTTP, "hostname": "*.example.com"}), None),
-    "own, one of two": (managed({**HTTP, "hostname": "a.example.org"}, HTTPS), None),
-    "same namespace": (referenced(HTTP, namespace="default"), None),
-    "another namespace": (
-        referenced(HTTP),
-        ("http: it only accepts routes of its own namespace infra, and the route is in default "
-        "(allowedRoutes.namespaces.from)"),
-    ),
-    "another namespace, open": (referenced(open_to("All")), None),
-    "another namespace, selected": (referenced(open_to("Selector")), None),
-    "another namespace, one open": (referenced(HTTPS, open_to("All")), None),
-    "another namespace, the closed one meant": (
-        referenced(HTTPS, open_to("All"), sectionName="https"),
-        "https: it only accepts routes of its own namespace infra",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", ATTACHED)
-def test_route_is_checked_against_listeners_that_are_known(case: str) -> None:
-    manifest, why = ATTACHED[case]
-    found = problems(manifest)
-    assert [why in line for line in found] == ([] if why is None else [True])
-    if why is not None:
-        assert "accepts the route" in found[0]
 
 
 def test_unknown_listener_is_rejected() -> None:

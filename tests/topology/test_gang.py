@@ -15,13 +15,10 @@ from samples import (
     problems,
     rendered,
     role,
-    said,
     scheduling,
     service,
     template,
 )
-
-from fusioninfer_pulumi.findings import Severity
 
 OFF = {"gangPolicy": {"mode": "Off"}}
 ON = {"gangPolicy": {"mode": "On"}}
@@ -120,15 +117,3 @@ def test_service_scaled_to_zero_has_no_pod_group() -> None:
     assert kinds(parked) == ["Service/svc"]
     assert problems(parked) == []
     assert problems({**parked, "spec": {**parked["spec"], **minima(prefill=0)}}) == []
-
-
-def test_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
-    assert said(story(), Severity.INFO) == [
-        (
-            "info: schedulingStrategy.gangPolicy: the gang is all-or-nothing: nothing starts "
-            "before "
-            "all 10 pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)"
-        )
-    ]
-    assert said(service(role(multinode=nodes(2))), Severity.INFO) == []
-    assert said(story(**minima(prefill=1, decode=0)), Severity.INFO) == []

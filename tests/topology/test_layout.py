@@ -11,7 +11,6 @@ from samples import (
     nodes,
     plan_of,
     prefill_decode,
-    problems,
     rendered,
     role,
     said,
@@ -28,7 +27,6 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan
 from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 PER_ROLE = {"layout": "PerRole"}
-LONG = "a" * 40
 WIDE = {"template": template(container(gpus="8")), "multinode": nodes(2, launcher="none")}
 
 
@@ -145,74 +143,6 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
         assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
     manifest["spec"]["rollout"] = {"strategy": "Recreate"}
     assert not any("stops if that never" in warning for warning in warnings(manifest))
-
-
-def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
-    several = service(role(), role("other"), rollout={"maxSurge": 1})
-    assert problems(several) == [
-        (
-            "rollout.maxSurge: requires layout: PerRole, got 1: with PerReplica each "
-            "LeaderWorkerSet "
-            "has exactly one replica"
-        )
-    ]
-    inner = service(role(rollout={"maxSurge": "10%"}))
-    assert problems(inner)[0].startswith(
-        'roles[0].rollout.maxSurge: requires layout: PerRole, got "1'
-    )
-
-
-@pytest.mark.parametrize("spec", [{}, PER_ROLE])
-def test_max_unavailable_zero_needs_a_surge(spec: Any) -> None:
-    (told,) = problems(service(role(), rollout={"maxUnavailable": 0}, **spec))
-    assert told.startswith(
-        "rollout.maxUnavailable: must be at least 1, or 0 together with maxSurge"
-    )
-    (told,) = problems(service(role(rollout={"maxUnavailable": 0}), **spec))
-    assert told.startswith("roles[0].rollout.maxUnavailable: must be at least 1")
-    assert not problems(of({"maxUnavailable": 0, "maxSurge": 1}))
-
-
-@pytest.mark.parametrize(
-    ("rollout", "field"),
-    [({"maxUnavailable": 2}, "maxUnavailable"), ({"strategy": "AllAtOnce"}, "strategy")],
-)
-def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field: str) -> None:
-    gate = "only with the cluster's feature gate MaxUnavailableStatefulSet"
-    told = [each for each in said(of(rollout)) if gate in each]
-    assert [each.partition(": replicas")[0] for each in told] == [f"info: rollout.{field}"]
-    assert "by default in Kubernetes 1.35.0 to 1.35.3, and from 1.37" in told[0]
-    assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
-
-
-def test_recreate_rejects_partition() -> None:
-    (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
-    assert told.startswith("rollout.partition: conflicts with strategy Recreate")
-    assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
-
-
-def test_surge_without_capacity_is_a_warning() -> None:
-    needs = "rollout.maxSurge: an update needs room for 1 more of inference"
-    gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
-    gang = warnings(of({"maxSurge": 1}, **gpus))
-    assert any(each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang)
-    told = warnings(of({"maxSurge": 1, "partition": 2}))
-    assert "keeps the additional replicas until partition is 0, got 2" in told[0]
-    (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
-    assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
-
-
-@pytest.mark.parametrize(
-    ("more", "limit"),
-    [({}, 52), ({"multinode": nodes(2)}, 50), ({"multinode": nodes(2), "replicas": 11}, 49),
-     ({"multinode": nodes(2), "replicas": 10, "rollout": {"maxSurge": 1}}, 49)],
-)  # fmt: skip
-def test_names_leave_space_for_group_suffixes(more: Any, limit: int) -> None:
-    fits = role("b" * (limit - 41), **{"replicas": 2, **more})
-    assert not problems(service(fits, name=LONG, **PER_ROLE))
-    fits["name"] += "b"
-    (told,) = problems(service(fits, name=LONG, **PER_ROLE))
-    assert f"has {limit + 1} characters, at most {limit} are allowed" in told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, service, warnings
+from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered
 
 from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
@@ -57,26 +57,6 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
         "with mode hard: Volcano ignores the mode without it"
     )
-
-
-def test_network_topology_without_gang_is_rejected() -> None:
-    alone = service(schedulingStrategy={"gangPolicy": {"networkTopology": {"groupPolicy": HARD}}})
-    (found,) = problems(alone)
-    assert found.endswith("which is off for these pods; remove it, or set gangPolicy.mode to On")
-
-
-@pytest.mark.parametrize(
-    ("topology", "found"),
-    [
-        ({}, "networkTopology: has no effect: set groupPolicy or rolePolicy"),
-        (
-            {"groupPolicy": {"mode": "soft", "highestTierAllowed": 1}},
-            "groupPolicy.highestTierAllowed: has no effect with mode soft",
-        ),
-    ],
-)
-def test_field_without_effect_is_a_warning(topology: Any, found: str) -> None:
-    assert any(warning.endswith(found) for warning in warnings(tied(topology)))
 
 
 def test_capacity_is_an_upper_bound_with_network_topology() -> None:
