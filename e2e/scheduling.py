@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
-from fusioninfer_pulumi.topology.service_topology import compute_capacity
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
@@ -122,7 +121,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         objects = cases[name].change(objects)
-        grouped = plans[name].groups is not None
+        grouped = plans[name].shape.groups is not None
         held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
             [manifest for manifest in objects if grouped or manifest["kind"] != "PodGroup"]

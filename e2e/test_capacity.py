@@ -7,8 +7,8 @@ import pytest
 from e2e import inputs, scheduling
 from e2e.harness import Cluster, Object
 from e2e.scheduling import Bound, Case
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.topology.capacity_model import pools_for_gpus
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 TOPOLOGIES, TOPOLOGIES_LONG = 40, 300
 MIXED, MIXED_LONG = 16, 100

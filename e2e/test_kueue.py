@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from fusioninfer_pulumi.checks.cluster_checks import (
 )
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 
@@ -335,7 +333,7 @@ def test_kueue_is_suggested_without_volcano(queues: Cluster) -> None:
     assert said(queued(inputs.prefill_decode())) == []
 
     plan = inputs.plan_of(inputs.prefill_decode())
-    plan = replace(plan, namespace=namespace)
+    plan = plan.in_namespace(namespace)
     checked = Prerequisites(KubernetesApi(str(queues.kubeconfig), None), [plan])
     lacks = [str(finding) for finding in checked.findings()]
     assert any("PodGroup (scheduling.volcano.sh/v1beta1) is not served" in text for text in lacks)

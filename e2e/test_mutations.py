@@ -129,7 +129,7 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
         name = f"{mutant.name}: {mutant.slips}"[:400]
         if not source.has(Severity.ERROR):
             found.offline += 1
-            plans = [replace(plan, namespace=runs.namespace) for plan in source.plans]
+            plans = [plan.in_namespace(runs.namespace) for plan in source.plans]
             answers = check_on_api_server(api, plans, seconds=120)
             rejected = [finding for answer in answers for finding in errors(answer)]
             if rejected and all(_OF_CLUSTERS in each.message for each in rejected):

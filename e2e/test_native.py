@@ -17,7 +17,7 @@ from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
 pytestmark = pytest.mark.long
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,5 +150,5 @@ def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None
 def test_check_server_accepts_documents(cluster: Cluster, namespace: str, name: str) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = check_on_api_server(api, [replace(plan, namespace=namespace)], seconds=60)
+    (found,) = check_on_api_server(api, [plan.in_namespace(namespace)], seconds=60)
     assert [each for each in found if each.severity is Severity.ERROR] == []

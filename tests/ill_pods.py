@@ -35,20 +35,6 @@ PODS: list[Case] = [
      'must be a label value (at most 63 of A-Z a-z 0-9 - _ .), got "x y"'),
 ]  # fmt: skip
 
-#: The same for pods that an API server accepts but no node can run: no node can have such a label.
-NEVER_PLACED: list[Case] = [
-    (
-        {
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "bad key!", "whenUnsatisfiable": "DoNotSchedule"}
-            ]
-        },
-        "topologySpreadConstraints[0].topologyKey",
-        '"bad key!" is not a valid Kubernetes label or annotation key',
-    ),
-    ({"schedulerName": " "}, "schedulerName", 'must be the name of a scheduler, got " "'),
-]
-
 #: Fields of the serving container, the location of the error in it, and the message.
 CONTAINERS: list[Case] = [
     ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy",
@@ -82,7 +68,7 @@ TAKEN: list[dict[str, Any]] = [
     {"imagePullSecrets": [{"name": "a.b"}, {}], "priorityClassName": None},
     {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},
     {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "csi": None}]},
-    {"priority": 0},
+    {"priority": 0, "schedulerName": " "},
     {"priority": 2_000_000_000, "priorityClassName": "system-cluster-critical"},
     {"terminationGracePeriodSeconds": 0, "hostNetwork": None, "affinity": {}},
 ]

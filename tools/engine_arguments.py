@@ -13,7 +13,6 @@ before it (`set`), and those that are gone (`removed`). An argument has:
 - `negated`: it has a `--no-` form (`BooleanOptionalAction`)
 - `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): where they are known
 - `deprecated`: the replacement that its help names, empty where it names none
-- `serve`: `vllm serve` alone has it
 """
 
 from __future__ import annotations
@@ -75,9 +74,6 @@ def vllm_arguments() -> Specs:
     )
     programs = parser_class().add_subparsers(parser_class=parser_class)
     arguments = specs_of(serve.ServeSubcommand().subparser_init(programs))
-    common = specs_of(serve.make_arg_parser(parser_class()))
-    for name in arguments.keys() - common.keys():
-        arguments[name]["serve"] = True
     for name in OF_THE_MACHINE:
         arguments.get(name, {}).pop("choices", None)
     return arguments

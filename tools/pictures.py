@@ -16,8 +16,7 @@ from fusioninfer_pulumi.cli.program import run_program
 from fusioninfer_pulumi.cli.terminal import VERBATIM
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.service_objects import render
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUS = (80, 64, 48, 32, 16)

@@ -130,16 +130,16 @@ class AutoscalingArgs(SpecModel):
     keda: KedaArgs | None = None
     """`KEDA`: additional fields of the ScaledObject, under KEDA's names."""
 
-    behavior: Annotated[dict[str, Any], fits(SCALING)] | None = None
+    behavior: Annotated[dict[str, Any], fits(SCALING, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
+
+    SWITCH = ("target", "target_requests")
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that something is measured, and the bounds."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
             yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
-        if self.target is None and self.target_requests is not None:
-            yield error(FIELD_REQUIRED, at, "targetRequests needs target, whose value it is")
         if self.min_replicas > self.max_replicas:
             message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
             yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -15,8 +14,7 @@ from fusioninfer_pulumi.api.field_types import (
     LabelKey,
     PositiveCount,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, reject_conflict
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.api.spec_model import SpecModel
 
 
 class StartupArgs(SpecModel):
@@ -33,9 +31,7 @@ class StartupArgs(SpecModel):
     """Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network
     disk."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field sets the time."""
-        return reject_conflict(at, self, "timeout", "model_size")
+    AT_MOST_ONE_OF = ("timeout", "model_size")
 
 
 class WhenUnsatisfiable(str, enum.Enum):
@@ -82,6 +78,4 @@ class DisruptionBudgetArgs(SpecModel):
     """Whether pods that are not ready may be evicted while the budget is exhausted: `AlwaysAllow`
     (default) or `IfHealthyBudget` (Kubernetes' default)."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field limits disruptions."""
-        return reject_conflict(at, self, "max_unavailable", "min_available")
+    AT_MOST_ONE_OF = ("max_unavailable", "min_available")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -13,10 +12,8 @@ from fusioninfer_pulumi.api.field_types import (
     ObjectName,
     PositiveCount,
     fits,
-    known_json_findings,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields, require_one
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
 
 
@@ -58,11 +55,5 @@ class ResourceClaimArgs(SpecModel):
         """Whether it needs a ResourceClaimTemplate of ours."""
         return self.device_class_name is not None or self.spec is not None
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field describes the devices."""
-        yield from require_one(at, self, "device_class_name", "spec", "template_name", "claim_name")
-        if self.device_class_name is None:
-            typed = ("count", "selectors", "admin_access")
-            yield from reject_fields(at, self, typed, "belongs to deviceClassName")
-        if self.spec is not None:
-            yield from known_json_findings((*at, "spec"), self.spec)
+    ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
+    SWITCH = ("device_class_name", "count", "selectors", "admin_access")

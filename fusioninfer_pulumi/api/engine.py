@@ -14,8 +14,6 @@ from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
-    FIELD_WITHOUT_EFFECT,
-    OUT_OF_RANGE,
     PARALLELISM_NOT_DIVISIBLE,
     STATED_TWICE,
 )
@@ -58,9 +56,6 @@ class EngineArgs(SpecModel):
     """Release, such as `0.32.0`; by default the one that this version of the library uses, which
     `plan` prints."""
 
-
-#: `targetPorts` of an InferencePool (CRD v1.1 and later).
-MAX_TARGET_PORTS = 8
 
 PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
 
@@ -106,90 +101,39 @@ class ParallelismArgs(SpecModel):
         return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
-    def determines_pod_count(self) -> bool:
-        """Whether the number of pods in a replica follows from the sizes."""
-        return self.pipeline is not None or (self.data is not None and self.data_local is not None)
-
-    @property
-    def pods(self) -> int:
-        """Pods of one replica, if `multinode` does not set them."""
+    def pods(self) -> int | None:
+        """Pods of one replica if `multinode` does not set them; None if the sizes do not."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
-        return self.pipeline or 1
+        return self.pipeline
+
+    SWITCH = ("data", "data_local", "data_rpc_port", "port_per_rank")
 
 
 def parallelism_findings(
     at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
     """Check that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
-    yield from size_findings(at, sizes, node_count)
-    if sizes.port_per_rank:
-        yield from _port_per_rank((*at, "portPerRank"), sizes, node_count or sizes.pods)
-    if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
-        yield error(
-            FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), "has no effect without data; remove it"
-        )
-
-
-def _port_per_rank(at: Location, sizes: ParallelismArgs, pods: int) -> Iterator[Finding]:
-    data = sizes.data or 1
-    if data == 1:
-        yield error(FIELD_WITHOUT_EFFECT, at, "needs data of at least 2; set it, or remove this")
-    elif pods > 1:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            at,
-            f"needs one pod in a replica, got {pods}: a pool holds the first pod of each alone, "
-            "and the copies of the others would get no requests; set data for one pod and raise "
-            "replicas, or remove this",
-        )
-    elif data > MAX_TARGET_PORTS:
-        yield error(
-            OUT_OF_RANGE,
-            at,
-            f"gives the pods {data} ports, and an InferencePool has at most {MAX_TARGET_PORTS}; "
-            f"set data to {MAX_TARGET_PORTS} or less and raise replicas, or remove this",
-        )
-
-
-def size_findings(
-    at: Location, sizes: ParallelismArgs, node_count: int | None
-) -> Iterator[Finding]:
-    """As `parallelism_findings`, without the port."""
-    data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
-    if local is not None and data is None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "dataLocal"),
-            "needs data: the copies over all pods of a replica",
-        )
-        return
-    if data is not None and local is not None and data % local:
+    data, local, nodes = sizes.data or 1, sizes.data_local, node_count or sizes.pods or 1
+    if sizes.data is not None and local is not None and data % local:
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             (*at, "dataLocal"),
             f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
         )
-        return
-    if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
+    elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
         yield error(
             PODS_PER_REPLICA_UNKNOWN,
             (*at, "pipeline"),
             f"together with data ({data}) does not determine the pods per replica; set "
             "multinode.nodeCount",
         )
-        return
-    if node_count is not None:
-        yield from _node_count(at, sizes, node_count)
-
-
-def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
-    if sizes.data_local is not None and sizes.pods != nodes:
+    elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(
             STATED_TWICE,
             (*at, "dataLocal"),
-            f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
-            f"pods, but multinode.nodeCount is {nodes}; remove one of them",
+            f"makes replicas of data {data} / dataLocal {local} = {sizes.pods} pods, but "
+            f"multinode.nodeCount is {nodes}; remove one of them",
         )
     elif sizes.sized and sizes.ranks % nodes:
         named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
@@ -199,4 +143,12 @@ def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Fi
             at,
             f"{product} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
             f"{nodes}: {sizes.ranks % nodes} would be left",
+        )
+    if sizes.port_per_rank and nodes > 1:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            (*at, "portPerRank"),
+            f"needs one pod in a replica, got {nodes}: a pool holds the first pod of each alone, "
+            "and the copies of the others would get no requests; set data for one pod and raise "
+            "replicas, or remove this",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -24,12 +24,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from fusioninfer_pulumi.api.validation_errors import (
-    finding_error,
     raise_findings,
     rule_error,
     string_format,
 )
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, errors, shown
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
@@ -40,7 +39,7 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
     WRONG_TYPE,
 )
-from fusioninfer_pulumi.schemas.kind_schema import Part
+from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, Part
 from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
@@ -90,9 +89,6 @@ ObjectName = Annotated[
     ),
 ]
 
-#: Name of a scheduler.
-SchedulerName = Annotated[str, string_format(r"^\S+$", "the name of a scheduler")]
-
 #: A web address.
 WebAddress = Annotated[
     str, string_format(r"^https?://\S+$", "an address that starts with http:// or https://")
@@ -136,111 +132,54 @@ DnsLabel = Annotated[
     str,
     string_format(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "a DNS label (a-z 0-9 -, at most 63)"),
 ]
+#: A web address, or a pulumi Output.
+WebAddressOrOutput = Annotated[Any, _OrOutput(WebAddress)]
 #: A namespace, which may be a pulumi Output.
 Namespace = Annotated[Any, _OrOutput(DnsLabel)]
 
 # Labels and annotations
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-
-def label_key_finding(at: Location, key: object) -> Finding | None:
-    """Return the finding about the key of a label or annotation, None if it is valid."""
-    if not isinstance(key, str):
-        return error(WRONG_TYPE, at, f"key {shown(key)} must be a string")
-    prefix, slash, name = key.rpartition("/")
-    valid = len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
-    if slash:
-        valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
-    if valid:
-        return None
-    return error(
-        INVALID_FORMAT, at, f"{shown(key)} is not a valid Kubernetes label or annotation key"
-    )
-
-
-def label_finding(at: Location, key: object, value: object) -> Finding | None:
-    """Return the finding about a label, None if it is valid."""
-    problem = label_key_finding(at, key)
-    if problem is not None:
-        return problem
-    if not isinstance(value, str):
-        return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
-    if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
-        return error(
-            INVALID_FORMAT,
-            at,
-            f"{key}: {shown(value)} is not a valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
-        )
-    return None
-
-
-def _label_key(value: Any) -> Any:
-    if problem := label_key_finding((), value):
-        raise finding_error(problem)
-    return value
-
-
-def _check_items(check: Callable[[Location, object, object], Finding | None]) -> BeforeValidator:
-    def checked(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            findings = (check((), key, item) for key, item in value.items())
-            raise_findings("labels", filter(None, findings))
-        return value
-
-    return BeforeValidator(checked)
-
-
-def _key_finding(at: Location, key: object, value: object) -> Finding | None:
-    del value
-    return label_key_finding(at, key)
-
-
-def _passed_label_finding(at: Location, key: object, value: object) -> Finding | None:
-    return label_key_finding(at, key) if is_output(value) else label_finding(at, key, value)
-
-
-def _alert_label_finding(at: Location, key: object, value: object) -> Finding | None:
-    if not isinstance(key, str) or re.fullmatch(r"[a-zA-Z_]\w*", key, re.ASCII) is None:
-        message = f"{shown(key)} is not a Prometheus label name (letters, digits and _)"
-        return error(INVALID_FORMAT, at, message)
-    if not isinstance(value, str):
-        return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
-    return None
-
-
-#: The key of a label.
+_KEY = WithJsonSchema({"type": "string"})
+#: The key of a label or annotation.
 LabelKey = Annotated[
-    str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
+    str,
+    string_format(
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$",
+        "a Kubernetes label or annotation key",
+        max_length=317,
+    ),
+    _KEY,
 ]
-LabelMap = Annotated[dict[str, str], _check_items(label_finding)]
+LabelValue = Annotated[
+    str,
+    string_format(
+        r"^(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?$",
+        "a label value (at most 63 of A-Z a-z 0-9 - _ .)",
+    ),
+]
+LabelMap = dict[LabelKey, LabelValue]
 #: Labels whose values may be pulumi Outputs.
-LabelMapOrOutput = Annotated[dict[str, StringOrOutput], _check_items(_passed_label_finding)]
-AnnotationMap = Annotated[dict[str, StringOrOutput], _check_items(_key_finding)]
+LabelMapOrOutput = dict[LabelKey, Annotated[Any, _OrOutput(LabelValue)]]
+AnnotationMap = dict[LabelKey, StringOrOutput]
+_AlertLabel = string_format(
+    r"^[a-zA-Z_][a-zA-Z0-9_]*$", "a Prometheus label name (letters, digits and _)"
+)
 #: Labels of Prometheus, whose values are any text.
-AlertLabelMap = Annotated[dict[str, str], _check_items(_alert_label_finding)]
+AlertLabelMap = dict[Annotated[str, _AlertLabel, _KEY], str]
 
 # Amounts
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def _bytes(value: Any) -> str:
-    amount = _parsed(value) if isinstance(value, (str, int)) else None
-    if amount is None or amount <= 0 or amount != amount.to_integral_value():
-        message = f"must be an amount of bytes such as 80Gi, got {shown(value)}"
-        raise rule_error(INVALID_FORMAT, message)
-    return str(value)
-
-
-def _quantity(value: Any) -> str:
-    amount = _parsed(value)
-    if amount is None or amount <= 0:
-        raise rule_error(
-            INVALID_FORMAT,
-            f"must be an amount above 0 such as 5, 500m or 16Gi, got {shown(value)}",
-        )
+def _amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
+    try:
+        amount = quantity.parse(value) if isinstance(value, (str, int, float)) else Decimal()
+    except ValueError:
+        amount = Decimal()
+    if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
+        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {shown(value)}")
     return str(value)
 
 
@@ -249,13 +188,6 @@ def _duration(value: Any) -> str:
         return value
     message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
     raise rule_error(INVALID_FORMAT, message)
-
-
-def _parsed(value: Any) -> Decimal | None:
-    try:
-        return quantity.parse(value) if isinstance(value, (str, int, float)) else None
-    except ValueError:
-        return None
 
 
 def _count(value: Any, *, least: int) -> Any:
@@ -277,14 +209,14 @@ def _count_schema(percentage: str) -> WithJsonSchema:
 #: An amount above 0, as Kubernetes writes it.
 Quantity = Annotated[
     str,
-    PlainValidator(_quantity),
+    PlainValidator(partial(_amount, kind="above 0 such as 5, 500m or 16Gi")),
     WithJsonSchema({"type": ["string", "number"], "minLength": 1, "exclusiveMinimum": 0}),
 ]
 
 #: Memory or disk, at least a byte.
 Bytes = Annotated[
     str,
-    PlainValidator(_bytes),
+    PlainValidator(partial(_amount, kind="of bytes such as 80Gi", is_whole=True)),
     WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
 
@@ -338,19 +270,6 @@ class _Unquoted:
 
 #: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
 OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
-
-# Parts of Kubernetes' objects
-
-
-def fits(part: Part) -> AfterValidator:
-    """Reject what does not fit the schema of a part of a Kubernetes object."""
-
-    def check(value: Any) -> Any:
-        raise_findings("part", errors(part_findings((), value, part)))
-        return value
-
-    return AfterValidator(check)
-
 
 # Any JSON
 
@@ -429,3 +348,31 @@ def known_json_findings(
     for path in output_paths(value):
         if not set(outputs) & set(path):
             yield error(OUTPUT_NOT_ALLOWED, (*at, *path), OUTPUT_HINT)
+
+
+# Parts of Kubernetes' objects
+
+
+def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
+    """Reject what does not fit the schema of a part of a Kubernetes object, or is no JSON.
+
+    `outputs`: whether it may contain Outputs.
+    """
+
+    def check(value: Any) -> Any:
+        findings = [] if part is None else part_findings((), value, part)
+        findings += (json_findings if outputs else known_json_findings)((), value)
+        raise_findings("part", findings)
+        return value
+
+    return AfterValidator(check)
+
+
+#: Rejects what is no JSON, and Outputs.
+PLAIN = fits(None)
+#: Resource requests and limits of a container.
+Resources = Annotated[PodPart, fits(RESOURCES)]
+#: Reference of an image, or a pulumi Output.
+ImageOrOutput = Annotated[
+    Any, _OrOutput(Annotated[str, string_format(r"^[^ ]+$", "an image reference")])
+]

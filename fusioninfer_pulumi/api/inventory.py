@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -12,14 +11,14 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
+    LabelKey,
     LabelMap,
     PositiveCount,
     Text,
-    label_finding,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.spec_model import SpecModel, check_model, default
 from fusioninfer_pulumi.api.validation_errors import raise_findings
-from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE
 
@@ -94,6 +93,19 @@ class NodePoolArgs(SpecModel):
     """Price of one accelerator, in the same unit for all pools; 0 by default. The cheapest suitable
     pools are used first."""
 
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check the resource and the accelerators in use."""
+        if self.resource is None and not self.device_classes:
+            message = "must name a resource where deviceClasses name no class, got null"
+            yield error(FIELD_REQUIRED, (*at, "resource"), message)
+        if len(self.in_use) > self.nodes:
+            message = f"must name at most {self.nodes} nodes, got {len(self.in_use)}"
+            yield error(OUT_OF_RANGE, (*at, "inUse"), message)
+        for index, in_use in enumerate(self.in_use):
+            if in_use > self.accelerators:
+                message = f"must be at most {self.accelerators}, got {in_use}"
+                yield error(OUT_OF_RANGE, (*at, "inUse", index), message)
+
 
 class InventoryArgs(SpecModel):
     """The node pools of a cluster.
@@ -102,7 +114,7 @@ class InventoryArgs(SpecModel):
         InvalidServiceError: The input cannot work; every problem is listed.
     """
 
-    pool_label: Text | None = None
+    pool_label: LabelKey | None = None
     """Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`
     set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their
     `labels`."""
@@ -122,8 +134,27 @@ class InventoryArgs(SpecModel):
 
     @model_validator(mode="after")
     def _rules(self) -> InventoryArgs:
-        raise_findings(type(self).__name__, _findings(self))
+        raise_findings(type(self).__name__, check_model((), self))
         return self
+
+    UNIQUE = ("pools",)
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that each pool can be selected."""
+        key = self.selector_label
+        if key is None:
+            message = (
+                "is required: the node label that identifies a pool (by default one of "
+                f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)"
+            )
+            yield error(FIELD_REQUIRED, (*at, "poolLabel"), message)
+            return
+        first: dict[str, str] = {}
+        for index, pool in enumerate(self.pools):
+            value = self.selected_by(pool)
+            if first.setdefault(value, pool.name) != pool.name:
+                message = f"{key}: {value} is also that of pool {first[value]}"
+                yield error(DUPLICATE_NAME, (*at, "pools", index, "labels"), message)
 
 
 class InventoryMetadata(SpecModel):
@@ -147,58 +178,6 @@ class InventoryManifest(SpecModel):
 
     spec: InventoryArgs
     """The pools."""
-
-
-def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
-    names = Counter(pool.name for pool in inventory.pools)
-    for index, pool in enumerate(inventory.pools):
-        at = ("pools", index)
-        if names[pool.name] > 1:
-            yield error(
-                DUPLICATE_NAME,
-                (*at, "name"),
-                f"{shown(pool.name)} names {names[pool.name]} pools",
-            )
-        if pool.resource is None and not pool.device_classes:
-            yield error(
-                FIELD_REQUIRED,
-                (*at, "resource"),
-                "must name a resource where deviceClasses name no class, got null",
-            )
-        if len(pool.in_use) > pool.nodes:
-            yield error(
-                OUT_OF_RANGE,
-                (*at, "inUse"),
-                f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}",
-            )
-        for node_index, in_use in enumerate(pool.in_use):
-            if in_use > pool.accelerators:
-                yield error(
-                    OUT_OF_RANGE,
-                    (*at, "inUse", node_index),
-                    f"must be at most {pool.accelerators}, got {in_use}",
-                )
-    key = inventory.selector_label
-    if key is None:
-        yield error(
-            FIELD_REQUIRED,
-            ("poolLabel",),
-            "is required: the node label that identifies a pool (by default one of "
-            f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)",
-        )
-        return
-    values = [inventory.selected_by(pool) for pool in inventory.pools]
-    for index, value in enumerate(values):
-        if problem := label_finding(("poolLabel",), key, value):
-            yield problem
-        elif value in values[:index]:
-            first = inventory.pools[values.index(value)].name
-            if first != inventory.pools[index].name:
-                yield error(
-                    DUPLICATE_NAME,
-                    ("pools", index, "labels"),
-                    f"{key}: {value} is also that of pool {first}",
-                )
 
 
 def _listed(value: Any) -> Any:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits, known_json_findings
-from fusioninfer_pulumi.api.spec_model import SpecModel, require_one
+from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
 _Folder = Annotated[
     str,
     string_format(
-        r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it"
+        r"^\.?[^./\s][^/\s]*(/\.?[^./\s][^/\s]*)*/?$",
+        "a folder such as cache/chat, without spaces, .. or a / before it",
     ),
 ]
 
@@ -46,12 +44,6 @@ class ClaimReferenceArgs(SpecModel):
     path: _Folder | None = None
     """Directory in the claim; its root by default."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that the folder is below the claim's root."""
-        if self.path is not None and ".." in self.path.split("/"):
-            message = f"must not contain .., got {shown(self.path)}"
-            yield error(INVALID_FORMAT, (*at, "path"), message)
-
 
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
@@ -62,11 +54,7 @@ class ClaimTierArgs(SpecModel):
     ref: ClaimReferenceArgs | None = None
     """An existing claim, whose content outlives the pods."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field chooses the claim, and the spec of a new one."""
-        yield from require_one(at, self, "spec", "ref")
-        if self.spec is not None:
-            yield from known_json_findings((*at, "spec"), self.spec)
+    ONE_OF = ("spec", "ref")
 
 
 class FileSystemTierArgs(SpecModel):
@@ -78,9 +66,7 @@ class FileSystemTierArgs(SpecModel):
     pvc: ClaimTierArgs | None = None
     """A claim."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field chooses the folder."""
-        return require_one(at, self, "empty_dir", "pvc")
+    ONE_OF = ("empty_dir", "pvc")
 
 
 class SecondaryTierArgs(SpecModel):

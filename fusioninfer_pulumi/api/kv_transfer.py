@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
+    PLAIN,
     Count,
-    PodPart,
+    ImageOrOutput,
     Port,
     PositiveCount,
-    StringOrOutput,
+    Resources,
     Text,
-    known_json_findings,
+    fits,
 )
-from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.api.validation_errors import string_format
-from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_WITHOUT_EFFECT
-from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, SIZE_LIMIT
+from fusioninfer_pulumi.schemas.kind_schema import SIZE_LIMIT
 
 
 class KvRole(str, enum.Enum):
@@ -52,7 +49,7 @@ class SidecarArgs(SpecModel):
     enabled: bool = True
     """Whether to add the sidecar; otherwise the pods serve as their template defines."""
 
-    image: StringOrOutput | None = None
+    image: ImageOrOutput | None = None
     """Image; by default the one released with the endpoint picker. May be an Output."""
 
     family: str | None = None
@@ -67,20 +64,13 @@ class SidecarArgs(SpecModel):
     another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The
     sidecar then reads the pool and the pods, with its own ServiceAccount and Role."""
 
-    resources: PodPart | None = None
+    resources: Resources | None = None
     """Resources of its container, replacing the default requests."""
 
     args: list[str] | None = None
     """Additional command-line flags; flags that the library sets are rejected."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the container's fields."""
-        yield from image_findings((*at, "image"), self.image)
-        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
-        if not self.enabled:
-            message = "has no effect: the sidecar is not enabled; remove it"
-            fields = sorted(self.model_fields_set - {"enabled"})
-            yield from reject_fields(at, self, fields, message, FIELD_WITHOUT_EFFECT)
+    SWITCH = ("enabled",)
 
 
 _Resource = Annotated[
@@ -139,7 +129,7 @@ class KvTransferArgs(SpecModel):
     """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:
     `kv_producer` or `kv_consumer`."""
 
-    extra_config: dict[str, Any] | None = None
+    extra_config: Annotated[dict[str, Any], PLAIN] | None = None
     """vLLM's `kv_connector_extra_config`."""
 
     side_channel_port: Port = 5600
@@ -148,7 +138,7 @@ class KvTransferArgs(SpecModel):
     rdma: RdmaArgs | None = None
     """RDMA devices; by default those that the template requests."""
 
-    shared_memory: str | None = None
+    shared_memory: Annotated[str, fits(SIZE_LIMIT)] | None = None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: Port | None = None
@@ -157,16 +147,6 @@ class KvTransferArgs(SpecModel):
 
     sidecar: SidecarArgs = default(SidecarArgs)
     """Decoders only: the sidecar."""
-
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the passed-on values and the ports."""
-        if self.extra_config is not None:
-            yield from known_json_findings((*at, "extraConfig"), self.extra_config)
-        if self.shared_memory is not None:
-            yield from pod_part_findings((*at, "sharedMemory"), self.shared_memory, SIZE_LIMIT)
-        if self.engine_port == self.side_channel_port:
-            message = f"must differ from sideChannelPort, got {self.engine_port} for both"
-            yield error(DUPLICATE_NAME, (*at, "enginePort"), message)
 
 
 class KvEventsArgs(SpecModel):

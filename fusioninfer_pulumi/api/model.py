@@ -8,33 +8,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
     Duration,
+    ImageOrOutput,
     NameOrOutput,
     PodPart,
     PositiveCount,
+    Resources,
     StringOrOutput,
     Text,
     TextOrOutput,
+    WebAddressOrOutput,
     fits,
-    json_findings,
 )
-from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
-from fusioninfer_pulumi.api.validation_errors import string_format
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
+from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
-from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
-    FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
-    INVALID_FORMAT,
-)
-from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, RESOURCES, TOLERATIONS
-from fusioninfer_pulumi.schemas.schema_check import part_findings
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
@@ -97,7 +92,7 @@ class S3Args(SpecModel):
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: TextOrOutput | None = None
+    endpoint: WebAddressOrOutput | None = None
     """URL of an S3-compatible store other than AWS; may be an Output."""
 
     region: TextOrOutput | None = None
@@ -107,18 +102,12 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """A LoRA adapter."""
 
-    name: Text
+    # In the engine's argument = separates name and path.
+    name: Annotated[str, string_format(r"^[^=]+$", "a name without =")]
     """Adapter name in requests."""
 
-    uri: Text
+    uri: ModelUri
     """Source of the adapter, in the formats of the model's `uri`."""
-
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the name and the source."""
-        if "=" in self.name:  # separates name and path in the engine's argument
-            message = f"must not contain =, got {shown(self.name)}"
-            yield error(INVALID_FORMAT, (*at, "name"), message)
-        yield from _uri_findings(at, self)
 
 
 class LoraArgs(SpecModel):
@@ -136,33 +125,30 @@ class LoraArgs(SpecModel):
     max_cpu_adapters: PositiveCount | None = None
     """Maximum number of adapters in host memory; the engine's default if not set."""
 
+    UNIQUE = ("adapters",)
+
 
 class FetcherArgs(SpecModel):
     """The container that downloads models: in the warm-up Job, or as an init container."""
 
-    image: StringOrOutput = FETCHER_IMAGE
+    image: ImageOrOutput = FETCHER_IMAGE
     """Image; KServe's storage-initializer by default. May be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """Command; the source and the target directory are appended as arguments."""
 
-    env: list[PodPart] = Field(default_factory=list)
+    env: Annotated[list[PodPart], fits(CONTAINER.below("env"), outputs=True)] = Field(
+        default_factory=list
+    )
     """Additional environment variables, such as proxies or mirrors."""
 
-    resources: PodPart | None = None
+    resources: Resources | None = None
     """Resources, replacing the default requests (100m CPU, 512Mi memory)."""
 
-    security_context: PodPart | None = None
+    security_context: (
+        Annotated[PodPart, fits(CONTAINER.below("securityContext"), outputs=True)] | None
+    ) = None
     """Security context, replacing the default: unprivileged, user 1000."""
-
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the container's fields."""
-        yield from image_findings((*at, "image"), self.image)
-        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
-        for key, value in (("env", self.env), ("securityContext", self.security_context)):
-            if value is not None:
-                yield from part_findings((*at, key), value, CONTAINER.below(key))
-                yield from json_findings((*at, key), value)
 
 
 class StorageArgs(SpecModel):
@@ -197,7 +183,7 @@ class WarmUpJobArgs(SpecModel):
     node_selector: dict[str, StringOrOutput] | None = None
     """Node selector; values may be Outputs."""
 
-    tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
+    tolerations: Annotated[list[PodPart], fits(TOLERATIONS, outputs=True)] | None = None
     """Tolerations."""
 
     service_account_name: NameOrOutput | None = None
@@ -234,19 +220,14 @@ class CacheArgs(SpecModel):
     job: WarmUpJobArgs = default(WarmUpJobArgs)
     """The warm-up Job."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that one field chooses the claim, and the fields of the warm-up Job."""
-        yield from require_one(at, self, "claim_name", "storage")
-        if not self.warm_up:
-            message = "has no effect without warmUp; remove it"
-            warmed = ("job", "mount_model", "read_only")
-            yield from reject_fields(at, self, warmed, message, FIELD_WITHOUT_EFFECT)
+    ONE_OF = ("claim_name", "storage")
+    SWITCH = ("warm_up", "job", "mount_model", "read_only")
 
 
 class ModelArgs(SpecModel):
     """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
-    uri: Text
+    uri: ModelUri
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
 
     name: Text | None = None
@@ -289,42 +270,28 @@ class ModelArgs(SpecModel):
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the source of the model and of its adapters, and the fields that depend on it."""
-        source = parse_model_uri(self.uri)
-        yield from _uri_findings(at, self)
-        if source is not None:
-            yield from self._misplaced_fields(at, source)
-            yield from self._cache_findings(at, source)
-        endpoint = self.s3.endpoint
-        if isinstance(endpoint, str) and _URL.fullmatch(endpoint) is None:
-            message = f"must be a URL such as https://s3.example.com, got {shown(endpoint)}"
-            yield error(INVALID_FORMAT, (*at, "s3", "endpoint"), message)
-        names = {self.name: "the model"} if self.name is not None else {}
-        for index, adapter in enumerate(self.lora.adapters if self.lora else ()):
-            here = (*at, "lora", "adapters", index)
-            if adapter.name in names:
-                message = f'"{adapter.name}" is also the name of {names[adapter.name]}'
-                yield error(DUPLICATE_NAME, (*here, "name"), message)
-            names.setdefault(adapter.name, f"adapters[{index}]")
+        scheme = self.uri.partition("://")[0]
+        yield from self._misplaced_fields(at, scheme)
+        yield from self._cache_findings(at, scheme)
 
-    def _misplaced_fields(self, at: Location, source: ModelSource) -> Iterator[Finding]:
-        adapters = [parse_model_uri(one.uri) for one in (self.lora.adapters if self.lora else ())]
-        schemes = {adapter.scheme for adapter in adapters if adapter is not None}
-        for field, scheme in _SCHEMES.items():
-            of_adapters = schemes if field in ("token_secret", "s3") else set()
-            if scheme not in {source.scheme, *of_adapters}:
-                message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
+    def _misplaced_fields(self, at: Location, scheme: str) -> Iterator[Finding]:
+        adapters = self.lora.adapters if self.lora else ()
+        schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
+        for field, of_field in _SCHEMES.items():
+            if of_field not in (schemes if field in ("token_secret", "s3") else {scheme}):
+                message = f"belongs to {of_field}:// (this model is {scheme}://)"
                 yield from reject_fields(at, self, [field], message)
 
-    def _cache_findings(self, at: Location, source: ModelSource) -> Iterator[Finding]:
+    def _cache_findings(self, at: Location, scheme: str) -> Iterator[Finding]:
         if self.cache is None:
             return
-        if source.scheme in ("pvc", "oci"):
-            message = f"has no effect: {source.scheme}:// is mounted directly; remove it"
+        if scheme in ("pvc", "oci"):
+            message = f"has no effect: {scheme}:// is mounted directly; remove it"
             yield error(FIELD_WITHOUT_EFFECT, (*at, "cache"), message)
         elif self.cache.warm_up:
             message = "has no effect: the warm-up fetches the model; remove it"
             yield from reject_fields(at, self, ["fetch"], message, FIELD_WITHOUT_EFFECT)
-        elif source.scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
+        elif scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
             message = (
                 "must be true: init containers of several pods would write the same files at once"
             )
@@ -336,20 +303,21 @@ URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or 
 
 # huggingface_hub, `validate_repo_id`: neither `--` nor `..`, no `-` or `.` at an end, no `.git`.
 _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
-# Repositories from before 2022, such as gpt2, have no organization.
-_REPO = re.compile(rf"({_PART}(?:/{_PART})?)(?:[@:]([\w./-]+))?", re.ASCII)
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_CLAIM = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?:/(.*))?")
-# Names of buckets have at most 63 characters.
-_BUCKET = re.compile(rf"(?=[^/]{{1,63}}/)({_LABEL}(?:\.{_LABEL})*)/([^/\s]\S*)")
 # distribution/reference: a host with its port, parts in lower case, a tag, a digest.
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
-    r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
-)
-_URL = re.compile(r"https?://[^/\s]+\S*")
+#: What follows `scheme://`, by scheme; the groups are attributes of `ModelSource`.
+_FORMATS = {
+    # Repositories from before 2022, such as gpt2, have no organization.
+    "hf": rf"(?P<place>{_PART}(?:/{_PART})?)(?:[@:](?P<revision>[\w./-]+))?",
+    # A subPath must not leave its volume.
+    "pvc": rf"(?P<place>{_LABEL}(?:\.{_LABEL})*)"
+    r"(?:/(?!(?:\S*/)?\.\.(?:/|$))/*(?P<path>\S*?)/*)?",
+    # Names of buckets have at most 63 characters.
+    "s3": rf"(?P<place>(?=[^/]{{1,63}}/){_LABEL}(?:\.{_LABEL})*/[^/\s]\S*)",
+    "oci": rf"(?P<place>(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
+    r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?)",
+}
 
 
 @dataclass(frozen=True)
@@ -380,25 +348,11 @@ def parse_model_uri(uri: str) -> ModelSource | None:
 
     A revision of a repository stands behind `@`, or `:` as in KServe's documents.
     """
-    scheme, mark, rest = uri.partition("://")
-    if not mark or any(character.isspace() for character in rest):
+    scheme, _, rest = uri.partition("://")
+    match = re.fullmatch(_FORMATS[scheme], rest, re.ASCII) if scheme in _FORMATS else None
+    if match is None:
         return None
-    if scheme == "hf":
-        match = _REPO.fullmatch(rest)
-        return ModelSource("hf", match[1], revision=match[2]) if match else None
-    if scheme == "pvc":
-        match = _CLAIM.fullmatch(rest)
-        path = (match[2] or "").strip("/") if match else ""
-        # A subPath may neither leave its volume nor hold what the kubelet would expand.
-        if match is None or ".." in path.split("/"):
-            return None
-        return ModelSource("pvc", match[1], path)
-    if scheme == "s3":
-        match = _BUCKET.fullmatch(rest)
-        return ModelSource("s3", rest) if match else None
-    if scheme == "oci":
-        return ModelSource("oci", rest) if _IMAGE.fullmatch(rest) else None
-    return None
+    return ModelSource(scheme, **{key: text for key, text in match.groupdict().items() if text})
 
 
 def hub_name(uri: str) -> str | None:
@@ -407,11 +361,13 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-def _uri_findings(at: Location, named: ModelArgs | LoraAdapterArgs) -> Iterator[Finding]:
-    if parse_model_uri(named.uri) is None:
-        message = f"must be {URI_FORMATS}, got {shown(named.uri)}"
-        yield error(INVALID_MODEL_URI, (*at, "uri"), message)
+def _model_uri(uri: str) -> str:
+    if parse_model_uri(uri) is None:
+        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {shown(uri)}")
+    return uri
 
 
+#: A source of model files.
+ModelUri = Annotated[Text, AfterValidator(_model_uri)]
 #: Fields of a model, and the one scheme whose files they are about.
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}

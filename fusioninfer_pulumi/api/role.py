@@ -281,6 +281,8 @@ class RoleArgs(SpecModel):
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces. By default a warning names the missing ones."""
 
+    UNIQUE = ("resource_claims",)
+
     @property
     def picks_endpoints(self) -> bool:
         """Whether a router has an endpoint picker; a Service spreads its requests otherwise."""
@@ -296,11 +298,11 @@ class RoleArgs(SpecModel):
         """Whether `multinode`, if there is one, has its number of nodes, here or elsewhere."""
         if self.multinode is None or self.multinode.node_count is not None:
             return True
-        return self.parallelism is not None and self.parallelism.determines_pod_count
+        return self.parallelism is not None and self.parallelism.pods is not None
 
     @property
     def nodes(self) -> int:
         """Pods in one replica; `nodeCount: 1` is the same as no `multinode`."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
-        return self.parallelism.pods if self.parallelism is not None else 1
+        return (self.parallelism.pods if self.parallelism is not None else None) or 1

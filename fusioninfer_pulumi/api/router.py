@@ -9,30 +9,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
+    ImageOrOutput,
     OnOff,
     PodPart,
     Port,
     PositiveCount,
-    StringOrOutput,
+    Resources,
     TextOrOutput,
-    known_json_findings,
+    fits,
 )
-from fusioninfer_pulumi.api.pod_template import (
-    image_findings,
-    pod_part_findings,
-    pod_template_findings,
-)
-from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_conflict, reject_fields
+from fusioninfer_pulumi.api.pod_template import partial_template_findings, reserved_key_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import (
-    FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
-    SET_BY_LIBRARY,
-    STATED_TWICE,
-)
-from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS, RESOURCES
-from fusioninfer_pulumi.schemas.schema_check import part_findings
+from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -73,11 +64,7 @@ class PickerTlsArgs(SpecModel):
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
     self-signed certificate, which gateways do not verify."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that there is TLS for the Secret."""
-        if not self.enabled:
-            message = "has no effect without TLS; remove it"
-            yield from reject_fields(at, self, ["secret_name"], message, FIELD_WITHOUT_EFFECT)
+    SWITCH = ("enabled",)
 
 
 class EndpointPickerArgs(SpecModel):
@@ -87,7 +74,7 @@ class EndpointPickerArgs(SpecModel):
     """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
     caches and queues, and there is no InferencePool."""
 
-    image: StringOrOutput | None = None
+    image: ImageOrOutput | None = None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
     `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
 
@@ -98,7 +85,7 @@ class EndpointPickerArgs(SpecModel):
     replicas: PositiveCount = 1
     """Number of pods. With several, one is the leader and the others are on standby."""
 
-    resources: PodPart | None = None
+    resources: Resources | None = None
     """Resources of its container, replacing the default requests."""
 
     template: PodPart | None = None
@@ -135,10 +122,10 @@ class EndpointPickerArgs(SpecModel):
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the endpoint picker."""
 
+    SWITCH = ("enabled",)
+
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the pods' fields."""
-        yield from image_findings((*at, "image"), self.image)
-        yield from pod_part_findings((*at, "resources"), self.resources, RESOURCES)
+        """Check the template."""
         if self.template is not None:
             yield from _template((*at, "template"), self.template)
 
@@ -170,26 +157,14 @@ class NetworkPolicyArgs(SpecModel):
     """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
-    gateway: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    gateway: Annotated[list[dict[str, Any]], Field(min_length=1), fits(NETWORK_PEERS)] | None = None
     """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
 
-    metrics: list[dict[str, Any]] | None = None
+    metrics: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS)] | None = None
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the peers, and that the other fields have an effect."""
-        yield from reject_conflict(at, self, "gateway", "gateway_namespace")
-        if not self.enabled and self.model_fields_set - {"enabled"}:
-            message = "enabled: false makes the other fields ineffective; remove them"
-            yield error(FIELD_WITHOUT_EFFECT, at, message)
-        for field, peers in (("gateway", self.gateway or []), ("metrics", self.metrics or [])):
-            yield from part_findings((*at, field), peers, NETWORK_PEERS)
-            for index, peer in enumerate(peers):
-                yield from known_json_findings((*at, field, index), peer)
-                if not peer:
-                    # The API server rejects an empty peer; an empty list would match everybody.
-                    message = "must contain one of podSelector, namespaceSelector, ipBlock"
-                    yield error(FIELD_REQUIRED, (*at, field, index), message)
+    AT_MOST_ONE_OF = ("gateway", "gateway_namespace")
+    SWITCH = ("enabled",)
 
 
 _FIELDS_OF_PICKER = {
@@ -201,53 +176,17 @@ _FIELDS_OF_PICKER = {
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the overrides as the whole template that they become a part of."""
-    for index, container in _own_containers(template):
-        for key, why in _FIELDS_OF_PICKER.items():
-            if key in container:
-                yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
-    metadata = template.get("metadata")
+    """Check the overrides of a template."""
+    yield from partial_template_findings(at, template)
+    metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
-        yield error(
-            SET_BY_LIBRARY,
-            (*at, "metadata", "labels", labels.APP),
-            "is set by fusioninfer-pulumi; remove it",
+    if isinstance(pod_labels, Mapping):
+        yield from reserved_key_findings(
+            (*at, "metadata", "labels"), {labels.APP}.intersection(pod_labels), {labels.APP}
         )
-    spec = {} if template.get("spec") is None else template["spec"]
-    whole = {**template, "spec": _add_picker_container(spec) if isinstance(spec, Mapping) else spec}
-    for finding in pod_template_findings(at, whole, None):
-        # The container is generated: the user cannot fix it.
-        generated = isinstance(spec, Mapping) and "containers" not in spec
-        if generated and "containers" in finding.location:
-            continue
-        # The generated template may contain fields that an override omits.
-        if finding.rule == FIELD_REQUIRED.id and finding.location[-1] not in ("name", "image"):
-            continue
-        yield finding
-
-
-def _own_containers(template: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    spec = template.get("spec")
-    listed = spec.get("containers") if isinstance(spec, Mapping) else None
-    for index, container in enumerate(listed if isinstance(listed, list) else ()):
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:
-            yield index, container
-
-
-def _add_picker_container(spec: Mapping[str, Any]) -> dict[str, Any]:
-    generated = {"name": PICKER_CONTAINER, "image": "generated"}
-    listed = spec.get("containers")
-    if listed is None:
-        return {**spec, "containers": [generated]}
-    if not isinstance(listed, list):
-        return dict(spec)
-    return {
-        **spec,
-        "containers": [
-            {**generated, **item}
-            if isinstance(item, Mapping) and item.get("name") == PICKER_CONTAINER
-            else item
-            for item in listed
-        ],
-    }
+            for key, why in _FIELDS_OF_PICKER.items():
+                if key in container:
+                    yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)

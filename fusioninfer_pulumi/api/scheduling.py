@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 
 
@@ -95,7 +95,7 @@ class GangPolicyArgs(SpecModel):
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
-    scheduler_name: SchedulerName | None = None
+    scheduler_name: Text | None = None
     """Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:
     Native`), else the cluster's default."""
 

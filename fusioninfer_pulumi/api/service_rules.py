@@ -7,13 +7,15 @@ model are its method `findings`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import parallelism_findings
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
-from fusioninfer_pulumi.api.pod_template import pod_template_findings
+from fusioninfer_pulumi.api.pod_template import (
+    partial_template_findings,
+    pod_template_findings,
+    reserved_key_findings,
+)
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
@@ -27,7 +29,6 @@ from fusioninfer_pulumi.rules.common import (
     FIELDS_EXCLUDE_EACH_OTHER,
     NAME_NOT_FOUND,
     OUT_OF_RANGE,
-    SET_BY_LIBRARY,
 )
 
 #: Fields of routers.
@@ -55,20 +56,29 @@ _SERVING_FIELDS = tuple(
 
 def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
     """Check a service, each field of which is valid, in the order of the fields."""
-    for key in metadata.labels:
-        if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
-            message = "is set by fusioninfer-pulumi; remove it"
-            yield error(SET_BY_LIBRARY, ("metadata", "labels", key), message)
-    yield from _pod_metadata(spec)
-    yield from _role_list(spec)
+    yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
+    routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
+    yield from _pod_keys((), spec, picker=bool(routers))
+    for index in routers[1:]:
+        message = f"a service has one router; remove this one or roles[{routers[0]}]"
+        yield error(DUPLICATE_NAME, ("roles", index, "componentType"), message)
+    if len(routers) == len(spec.roles):
+        message = "no role serves a model; add a worker, prefiller or decoder"
+        yield error(FIELD_REQUIRED, ("roles",), message)
     for index, role in enumerate(spec.roles):
-        yield from role_findings(("roles", index), role, has_model=spec.model is not None)
+        at = ("roles", index)
+        yield from _pod_keys(at, role, picker=_is_router(role))
+        yield from role_findings(at, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             message = f"must be at most {MAX_COUNT} over all groups"
             got = f", got {spec.groups} x {role.replicas}"
-            yield error(OUT_OF_RANGE, ("roles", index, "replicas"), message + got)
+            yield error(OUT_OF_RANGE, (*at, "replicas"), message + got)
     yield from check_model((), spec)
     yield from _gang_minima(spec)
+
+
+def _is_router(role: RoleArgs) -> bool:
+    return role.component_type is ComponentType.ROUTER
 
 
 def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
@@ -77,7 +87,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
     `has_model` is whether the service has a `model`, so that the library can generate containers.
     """
     this = f"(this role is a {role.component_type.value})"
-    if role.component_type is ComponentType.ROUTER:
+    if _is_router(role):
         message = f"a router runs no model; remove it {this}"
         yield from reject_fields(at, role, _SERVING_FIELDS, message)
         yield from _router(at, role)
@@ -92,7 +102,6 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         message = "belongs to a decoder: only decode pods have a sidecar"
         fields = ("engine_port", "sidecar")
         yield from reject_fields((*at, "kvTransfer"), role.kv_transfer, fields, message)
-    yield from _duplicates((*at, "resourceClaims"), role.resource_claims or ())
     if not role.counted:
         message = "is required"
         if role.parallelism is not None:
@@ -106,53 +115,13 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
 
 
-def _duplicates(at: Location, items: Sequence[RoleArgs | ResourceClaimArgs]) -> Iterator[Finding]:
-    """Yield an error for each item that has the name of an earlier one."""
-    first: dict[str, int] = {}
-    for index, item in enumerate(items):
-        if first.setdefault(item.name, index) != index:
-            message = f'"{item.name}" is also the name of {at[-1]}[{first[item.name]}]'
-            yield error(DUPLICATE_NAME, (*at, index, "name"), message)
-
-
-def _pod_metadata(spec: ServiceSpec) -> Iterator[Finding]:
-    routers = [role.component_type is ComponentType.ROUTER for role in spec.roles]
-    yield from _pod_keys((), spec, picker=any(routers))
-    for index, role in enumerate(spec.roles):
-        yield from _pod_keys(("roles", index), role, picker=routers[index])
-
-
 def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
     """Check the keys of pod labels and annotations, which others write on the same pods."""
     # A picker's Deployment selects its pods by `app`.
-    of_labels = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
-    taken = (
-        ("podLabels", args.pod_labels, of_labels),
-        ("podAnnotations", args.pod_annotations, labels.GANG_ANNOTATIONS),
-    )
-    for field, values, owned in taken:
-        for key in values:
-            if key.startswith(labels.PREFIX) or key in owned:
-                message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
-                yield error(SET_BY_LIBRARY, (*at, field, key), message)
-
-
-def _role_list(spec: ServiceSpec) -> Iterator[Finding]:
-    roles = spec.roles
-    yield from _duplicates(("roles",), roles)
-    routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
-    for index in routers[1:]:
-        yield error(
-            DUPLICATE_NAME,
-            ("roles", index, "componentType"),
-            f"a service has one router; remove this one or roles[{routers[0]}]",
-        )
-    if roles and len(routers) == len(roles):
-        yield error(
-            FIELD_REQUIRED,
-            ("roles",),
-            "no role serves a model; add a worker, prefiller or decoder",
-        )
+    reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    yield from reserved_key_findings((*at, "podLabels"), args.pod_labels, reserved)
+    annotations = (*at, "podAnnotations")
+    yield from reserved_key_findings(annotations, args.pod_annotations, labels.GANG_ANNOTATIONS)
 
 
 def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
@@ -162,17 +131,13 @@ def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
         at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
         role = by_name.get(name)
         if role is None:
-            yield error(
-                NAME_NOT_FOUND, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
-            )
-        elif role.component_type is ComponentType.ROUTER:
+            message = f"no role of that name; allowed: {', '.join(sorted(by_name))}"
+            yield error(NAME_NOT_FOUND, at, message)
+        elif _is_router(role):
             yield error(FIELD_OUT_OF_PLACE, at, "routers are not part of a gang; remove it")
         elif minimum > role.replicas:
-            yield error(
-                OUT_OF_RANGE,
-                at,
-                f"must be at most the role's replicas ({role.replicas}), got {minimum}",
-            )
+            message = f"must be at most the role's replicas ({role.replicas}), got {minimum}"
+            yield error(OUT_OF_RANGE, at, message)
 
 
 def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
@@ -198,20 +163,13 @@ def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Fin
             yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            left_out = name == "template" and has_model
-            whole = _add_container(template, role) if left_out else template
-            yield from pod_template_findings((*at, name), whole, role.container)
+            # A template may leave its containers to the library.
+            is_partial = has_model and name == "template"
+            check = partial_template_findings if is_partial else pod_template_findings
+            yield from check((*at, name), template, role.container)
     if not has_model or role.template is None:
         message = "needs the service's model, and template in place of leaderTemplate"
         yield from reject_fields(at, role, ["engine"], message)
-
-
-def _add_container(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
-    """A template that leaves its containers to the library, as it is checked."""
-    spec = template.get("spec", {})
-    if not isinstance(spec, Mapping) or spec.get("containers") is not None:
-        return template
-    return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}
 
 
 def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
@@ -223,9 +181,6 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if not role.picks_endpoints and picker is not None:
         message = "has no effect with endpointPicker.enabled: false; remove one of them"
         yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
-        fields = sorted(picker.model_fields_set - {"enabled"})
-        place = (*at, "endpointPicker")
-        yield from reject_fields(place, picker, fields, message, FIELD_WITHOUT_EFFECT)
         if route is not None:
             place = (*at, "httproute")
             yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)

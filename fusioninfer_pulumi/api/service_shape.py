@@ -23,7 +23,8 @@ class ServiceShape:
     must not change the pods of the others.
 
     Attributes:
-        routers: Router roles.
+        router: The router role, None without one.
+        groups: Number of serving groups, None where the service has none.
         picks_endpoints: Whether an endpoint picker shall choose the pod of a request.
         is_prefill_decode: Whether prefill and decode are separate roles.
         entry_types: Component types that clients may be sent to without an endpoint picker.
@@ -36,7 +37,8 @@ class ServiceShape:
         priority_class: PriorityClass of the pods.
     """
 
-    routers: tuple[RoleArgs, ...]
+    router: RoleArgs | None
+    groups: int | None
     picks_endpoints: bool
     is_prefill_decode: bool
     entry_types: tuple[ComponentType, ...]
@@ -66,10 +68,12 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     # An autoscaler needs a scale subresource for all replicas of a role, which only PerRole has.
     scaled = any(role.autoscaling is not None for role in roles)
     per_role = scaled and "layout" not in args.model_fields_set
-    routers = tuple(role for role in roles if role.component_type is ComponentType.ROUTER)
+    routers = (role for role in roles if role.component_type is ComponentType.ROUTER)
+    router = next(routers, None)
     return ServiceShape(
-        routers=routers,
-        picks_endpoints=bool(routers) and routers[0].picks_endpoints,
+        router=router,
+        groups=args.groups,
+        picks_endpoints=router is not None and router.picks_endpoints,
         is_prefill_decode=is_prefill_decode(roles),
         entry_types=entry_types(roles),
         layout=Layout.PER_ROLE if per_role else args.layout,

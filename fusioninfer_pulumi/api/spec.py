@@ -104,3 +104,5 @@ class ServiceSpec(SpecModel):
 
     pod_annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""
+
+    UNIQUE = ("roles",)

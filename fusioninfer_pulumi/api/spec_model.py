@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fusioninfer_pulumi.api.validation_errors import pydantic_findings, rule_error
+from fusioninfer_pulumi.api.validation_errors import pydantic_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_KEY,
+    DUPLICATE_NAME,
     FIELD_OUT_OF_PLACE,
+    FIELD_WITHOUT_EFFECT,
     FIELDS_EXCLUDE_EACH_OTHER,
 )
 
@@ -96,18 +97,14 @@ class SpecModel(BaseModel):
         serialize_by_alias=True,
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_spelling(cls, data: Any) -> Any:
-        """Reject a key given in both spellings: pydantic would drop one of the two."""
-        if isinstance(data, Mapping):
-            for name, field in cls.model_fields.items():
-                if field.alias and field.alias != name and name in data and field.alias in data:
-                    raise rule_error(
-                        DUPLICATE_KEY,
-                        f"{field.alias} and {name} are the same field; remove one of them",
-                    )
-        return data
+    #: Fields of which exactly one must be set.
+    ONE_OF: ClassVar[tuple[str, ...]] = ()
+    #: Fields of which at most one may be set.
+    AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
+    #: A field, and those that have no effect unless it is set and not false: by default all others.
+    SWITCH: ClassVar[tuple[str, ...]] = ()
+    #: Lists whose items must have different names.
+    UNIQUE: ClassVar[tuple[str, ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the model's fields, each of which is valid, against each other."""
@@ -117,6 +114,7 @@ class SpecModel(BaseModel):
 
 def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a valid model and every model in its fields."""
+    yield from _table_findings(at, model)
     yield from model.findings(at)
     for name, field in type(model).model_fields.items():
         value = getattr(model, name) if name in model.model_fields_set else None
@@ -126,6 +124,34 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
         for index, item in enumerate(value if isinstance(value, list) else ()):
             if isinstance(item, SpecModel):
                 yield from check_model((*below, index), item)
+
+
+def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
+    """Check a model's fields by its tables."""
+    fields = type(model).model_fields
+    chosen = list(set_fields(model, model.ONE_OF))
+    if model.ONE_OF and len(chosen) != 1:
+        got = f", got {' and '.join(chosen)}" if chosen else ""
+        allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"needs one of {allowed}{got}")
+    present = list(set_fields(model, model.AT_MOST_ONE_OF))
+    if len(present) > 1:
+        message = f"{present[0]} conflicts with {present[1]}; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
+    if model.SWITCH and not getattr(model, model.SWITCH[0]):
+        switch, *names = model.SWITCH
+        alias = fields[switch].alias
+        off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
+        message = f"has no effect {off}; remove it"
+        names = names or [name for name in fields if name != switch]
+        yield from reject_fields(at, model, names, message, FIELD_WITHOUT_EFFECT)
+    for name in model.UNIQUE:
+        first: dict[str, int] = {}
+        for index, item in enumerate(getattr(model, name) or ()):
+            if first.setdefault(item.name, index) != index:
+                field = fields[name].alias or name
+                message = f'"{item.name}" is also the name of {field}[{first[item.name]}]'
+                yield error(DUPLICATE_NAME, (*at, field, index, "name"), message)
 
 
 def default(model: type[SpecModel]) -> Any:
@@ -150,20 +176,3 @@ def reject_fields(
 ) -> Iterator[Finding]:
     """Yield an error for each of these fields that is set."""
     return (error(rule, (*at, name), message) for name in set_fields(model, names))
-
-
-def reject_conflict(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
-    """Yield an error if more than one of these fields is set."""
-    present = list(set_fields(model, names))
-    if len(present) > 1:
-        message = f"{present[0]} conflicts with {present[1]}; remove one of them"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
-
-
-def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
-    """Yield an error unless exactly one of these fields is set."""
-    present = list(set_fields(model, names))
-    if len(present) != 1:
-        allowed = ", ".join(type(model).model_fields[name].alias or name for name in names)
-        got = f", got {' and '.join(present)}" if present else ""
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"needs one of {allowed}{got}")

@@ -6,11 +6,12 @@ Validators of models raise `rule_error`: its type is the rule's id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.alias_generators import to_snake
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from fusioninfer_pulumi.findings import (
@@ -25,6 +26,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
     FIELD_REQUIRED,
     INVALID_FORMAT,
     OUT_OF_RANGE,
@@ -37,6 +39,7 @@ from fusioninfer_pulumi.rules.common import (
 _TYPES = {
     "int_type": "an integer",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "int_from_float": "an integer",
     "string_type": "a string",
     "string_unicode": "a string",
@@ -51,6 +54,13 @@ _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "less_than": ("below", "lt"),
     "less_than_equal": ("at most", "le"),
+}
+_LENGTHS = {
+    "missing": (FIELD_REQUIRED, "is required"),
+    "string_too_short": (FIELD_REQUIRED, "must not be empty"),
+    "string_too_long": (OUT_OF_RANGE, "must have at most {max_length} characters, got {length}"),
+    "too_short": (FIELD_REQUIRED, "must contain at least {min_length} item, got none"),
+    "too_long": (OUT_OF_RANGE, "must contain at most {max_length} items, got {length}"),
 }
 _DESCRIPTIONS: dict[str, str] = {}
 
@@ -108,16 +118,14 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     at = field_of(item["loc"])
     at = at[1:] if len(at) > 1 and at[0] == "spec" else at
-    if kind == "missing":
-        return error(FIELD_REQUIRED, at, "is required")
     if kind == "extra_forbidden":
-        return error(UNKNOWN_KEY, at, _unknown_key(item["loc"], root))
+        return _unknown_key(at, item["loc"], root)
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
+    if kind == "invalid_key" or (kind == "string_type" and item["loc"][-1] == "[key]"):
+        return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     if kind in _TYPES:
         return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
-    if kind == "finite_number":
-        return error(WRONG_TYPE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
@@ -132,86 +140,48 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
-    if kind == "string_too_long":
-        longest = context["max_length"]
-        return error(
-            OUT_OF_RANGE, at, f"must have at most {longest} characters, got {len(str(value))}"
-        )
-    if kind == "string_too_short":
-        return error(FIELD_REQUIRED, at, "must not be empty")
-    if kind in ("too_short", "too_long"):
-        return _length_finding(at, context)
-    if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
-        return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
+    if kind in _LENGTHS:
+        rule, message = _LENGTHS[kind]
+        return error(rule, at, message.format(length=len(value), **context))
     # The type of an error of ours is the rule's id.
     return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
 
 
-def _length_finding(at: Location, context: Mapping[str, Any]) -> Finding:
-    """What is wrong with the length of a list."""
-    if "min_length" in context:
-        message = f"must contain at least {context['min_length']} item, got none"
-        return error(FIELD_REQUIRED, at, message)
-    message = f"must contain at most {context['max_length']} items, got {context['actual_length']}"
-    return error(OUT_OF_RANGE, at, message)
-
-
-def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
+def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
     key = str(location[-1])
+    fields = _fields_at(location[:-1], root)
+    if key in fields:
+        message = f"{fields[key].alias} and {key} are the same field; remove one of them"
+        return error(DUPLICATE_KEY, at[:-1], message)
     for length in range(len(location) - 2, -1, -1):
-        outer = location[:length]
-        if key in _known_keys(outer, root):
-            return f"unknown key here; it is a field of {_describe_location(outer)}"
-    if len(location) == 1 and key in _known_keys(("spec",), root):
-        return "unknown key here; move it below spec"
-    aliases = _known_keys(location[:-1], root)
-    snake = "_" in key
-    known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
+        if key in _fields_at(location[:length], root):
+            inside = location[location[:1] == ("spec",) : length]
+            place = format_path(inside) or "the service, next to roles"
+            return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
+    if len(location) == 1 and key in _fields_at(("spec",), root):
+        return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")
+    aliases = {str(field.alias) for field in fields.values()}
+    known = sorted(map(to_snake, aliases) if "_" in key else aliases)
     meant = closest_name(key, known)
-    if meant is not None:
-        return f"unknown key, did you mean {meant}?"
-    return f"unknown key; allowed: {', '.join(known)}"
+    hint = f", did you mean {meant}?" if meant else f"; allowed: {', '.join(known)}"
+    return error(UNKNOWN_KEY, at, f"unknown key{hint}")
 
 
-def _describe_location(location: Sequence[str | int]) -> str:
-    """The mapping at a location, as a finding names it."""
-    inside = tuple(location[1:] if location[:1] == ("spec",) else location)
-    return format_path(inside) if inside else "the service, next to roles"
-
-
-def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[str]:
-    """The keys of the model at a location; none where there is no model."""
-    model = _model_at(location, root)
-    if model is None:
-        return []
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
-    """Walk from the root model to the one at a location."""
-    model = root
+def _fields_at(location: Iterable[str | int], root: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of the model at a location by both their names; none without a model."""
+    fields = _fields_of(root)
     for part in location:
-        if isinstance(part, int):
-            continue
-        fields = {
-            key: field
-            for name, field in model.model_fields.items()
-            for key in (name, field.alias or name)
-        }
-        if part not in fields:
-            return None
-        inner = _model_in(fields[part].annotation)
-        if inner is None:
-            return None
-        model = inner
-    return model
+        if isinstance(part, str):
+            fields = _fields_of(fields[part].annotation) if part in fields else {}
+    return fields
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _fields_of(annotation: Any) -> dict[str, FieldInfo]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in get_args(annotation):
-        model = _model_in(argument)
-        if model is not None:
-            return model
-    return None
+        by_name = annotation.model_config.get("populate_by_name", False)
+        return {
+            key: field
+            for name, field in annotation.model_fields.items()
+            for key in (field.alias or name, *([name] if by_name else []))
+        }
+    return next(filter(None, map(_fields_of, get_args(annotation))), {})

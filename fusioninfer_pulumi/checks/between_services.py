@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import SubdomainPolicy
-from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.http_route import RoutePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, resolve_rollout
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 SERVICE_NOT_FOUND = Rule("service-not-found")
 ROUTES_CONFLICT = Rule("routes-conflict")
@@ -252,7 +251,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yield kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
-    if plan.shape.needs_gang and plan.groups is None:
+    if plan.shape.needs_gang and plan.shape.groups is None:
         yield "PodGroup", object_names.pod_group(plan.service), _NAME, here
     for gang in plan.gangs:
         if gang.group is not None:
@@ -272,7 +271,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         for lws in role.lws:
             yield "LeaderWorkerSet", lws.name, at, owner
             yield "StatefulSet", lws.name, at, owner
-            groups = range(count_groups(plan.rollout, role, lws))
+            groups = range(count_groups(role, lws))
             for name in _headless_services(role, lws.name, groups):
                 yield "Service", name, at, owner
             if role.nodes > 1:
@@ -304,8 +303,8 @@ def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator
         yield lws_name
 
 
-def count_groups(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
+def count_groups(role: RolePlan, planned: LwsPlan) -> int:
     """Return the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
     replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
-    return replicas + resolve_rollout(rollout, role).max_surge
+    return replicas + role.rollout.max_surge

@@ -402,7 +402,7 @@ def _accelerators(plan: ServicePlan) -> Counter[str]:
     """
     needed = Counter[str]()
     for role in plan.roles:
-        replicas = sum(count_groups(plan.rollout, role, lws) for lws in role.lws)
+        replicas = sum(count_groups(role, lws) for lws in role.lws)
         for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
             for resource, amount in _count_accelerators(template).items():
                 needed[resource] += amount * count * replicas

@@ -13,10 +13,10 @@ from functools import cached_property
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws, update_order
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima
-from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, locate_rollout_field
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 GANG_UPDATE_HELD_BACK = Rule("gang-update-held-back")
 GANG_UPDATE_NEVER_ENDS = Rule("gang-update-never-ends")
@@ -106,7 +106,7 @@ class _Member:
         return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 
 
-def check_gang_joins(plan: Topology, running: Running) -> list[Finding]:
+def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
     Either its partition keeps replicas that the gang needs, or its replicas cannot change one
@@ -140,7 +140,7 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     for joining in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            locate_rollout_field(joining[0].role, "partition"),
+            joining[0].role.locate_rollout_field("partition"),
             f"excludes replicas that the gang needs: {_named(joining)}; remove the partition for "
             "this update (docs/rollout.md)",
         )
@@ -207,7 +207,7 @@ def _deadlock(member: _Member, joining: Sequence[_Member]) -> Finding:
     ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
     return error(
         GANG_UPDATE_NEVER_ENDS,
-        locate_rollout_field(member.role, "strategy"),
+        member.role.locate_rollout_field("strategy"),
         f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
         f"when gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
         f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",

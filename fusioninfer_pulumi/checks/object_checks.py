@@ -69,9 +69,9 @@ def _find_origin(
 ) -> tuple[Location, Location, Any]:
     """Return the user's field behind a part of an object, the location in it, and its value."""
     if at[:2] == ("metadata", "labels"):
-        return ("metadata", "labels"), at[2:], plan.labels
+        return ("metadata", "labels"), at[2:], plan.meta.labels
     if at[:2] == ("metadata", "annotations"):
-        return ("metadata", "annotations"), at[2:], plan.annotations
+        return ("metadata", "annotations"), at[2:], plan.meta.annotations
     if manifest["kind"] == KIND:
         return _find_pod_origin(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
     if plan.routing is not None:

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.api.rollout import (
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
 from fusioninfer_pulumi.rollout.update_order import count_required_ordinals, group_rollout
 from fusioninfer_pulumi.rules.common import (
@@ -20,13 +21,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
 )
-from fusioninfer_pulumi.topology.role_plan import (
-    RolePlan,
-    locate_rollout_field,
-    resolve_rollout,
-    rollout_setting,
-)
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 UPDATE_NEEDS_ROOM = Rule("update-needs-room")
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
@@ -35,7 +30,7 @@ MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-replicas")
 
 
-def rollout_findings(plan: Topology) -> Iterator[Finding]:
+def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Yield the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
@@ -54,10 +49,10 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
         return
     for role in plan.roles:
         if role.replicas:
-            yield from _role(plan, role)
+            yield from _role(role)
 
 
-def startup_findings(plan: Topology) -> Iterator[Finding]:
+def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Warn of engines that may take longer to start than an update waits for them."""
     for role in plan.roles:
         if role.args.startup is None:
@@ -65,7 +60,7 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
         longest = compute_startup_seconds(role.args.startup)
         for field, text in (
             ("wait.timeout", plan.wait.timeout),
-            ("rollout.timeout", resolve_rollout(plan.rollout, role).timeout),
+            ("rollout.timeout", role.rollout.timeout),
         ):
             waited = durations.seconds(text)
             if waited is not None and longest > waited:
@@ -76,8 +71,8 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
                 )
 
 
-def _groups(plan: Topology) -> Iterator[Finding]:
-    if plan.groups is None:
+def _groups(plan: ServicePlan) -> Iterator[Finding]:
+    if plan.shape.groups is None:
         yield error(
             FIELD_OUT_OF_PLACE,
             ("rollout", "level"),
@@ -90,7 +85,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             if args is not None and getattr(args, field) is not None:
                 yield error(
                     FIELD_OUT_OF_PLACE,
-                    locate_rollout_field(role, field),
+                    role.locate_rollout_field(field),
                     "applies to one role and conflicts with rollout.level Group, which updates "
                     "whole groups; remove it, or use level Role",
                 )
@@ -100,7 +95,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             ("rollout", "maxSurge"),
             "counts replicas and conflicts with rollout.level Group; remove it",
         )
-    rollout, groups = group_rollout(plan), plan.groups
+    rollout, groups = group_rollout(plan), plan.shape.groups
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -116,27 +111,27 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         )
 
 
-def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
+def _role(role: RolePlan) -> Iterator[Finding]:
+    rollout = role.rollout
     count = len(role.replicas)
-    unavailable = rollout_setting(plan.rollout, role, "max_unavailable")
+    unavailable = role.rollout_setting("max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
                 FIELD_WITHOUT_EFFECT,
-                locate_rollout_field(role, "max_unavailable"),
+                role.locate_rollout_field("max_unavailable"),
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
     if unavailable is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
-            locate_rollout_field(role, "max_unavailable"),
+            role.locate_rollout_field("max_unavailable"),
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
         )
 
 
-def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
+def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Yield the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
@@ -150,21 +145,21 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     yield from dict.fromkeys(findings)
 
 
-def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
-    surge = rollout_setting(plan.rollout, role, "max_surge")
+def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    rollout = role.rollout
+    surge = role.rollout_setting("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
-    if rollout_setting(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
-            locate_rollout_field(role, "max_unavailable"),
+            role.locate_rollout_field("max_unavailable"),
             "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
         )
     if surge and not per_role:
         yield error(
             FIELD_OUT_OF_PLACE,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
@@ -173,14 +168,14 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
             FIELD_OUT_OF_PLACE,
-            locate_rollout_field(role, "partition"),
+            role.locate_rollout_field("partition"),
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
         yield warning(
             FIELD_WITHOUT_EFFECT,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             f"has no effect with strategy {rollout.strategy.value}",
         )
     if rolling and role.replicas:
@@ -191,21 +186,21 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             field = "max_unavailable" if rolling else "strategy"
             yield info(
                 CLUSTER_MUST_HAVE,
-                locate_rollout_field(role, field),
+                role.locate_rollout_field(field),
                 "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
                 "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
                 "from 1.37); otherwise one after the other",
             )
 
 
-def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
+def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    rollout = role.rollout
     if not rollout.max_surge:
         return
     if rollout.partition:
         yield warning(
             UPDATE_NEEDS_ROOM,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             "LeaderWorkerSet keeps the additional replicas until partition is 0, got "
             f"{rollout.partition}",
         )
@@ -217,12 +212,12 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     if plan.shape.needs_gang:
         yield warning(
             UPDATE_NEEDS_ROOM,
-            locate_rollout_field(role, "max_surge"),
+            role.locate_rollout_field("max_surge"),
             f"an update needs {room}: LeaderWorkerSet starts them first, and waits until they run",
         )
 
 
-def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     count, required = role.group_replicas, count_required_ordinals(plan, role)
     if required < count:
         yield warning(
@@ -234,6 +229,6 @@ def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         )
 
 
-Check = Callable[[Topology], Iterable[Finding]]
+Check = Callable[[ServicePlan], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (startup_findings, rollout_findings, rollout_layout_findings)

@@ -101,7 +101,7 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
     names: list[tuple[Location, str, str, int]] = []
     for role in plan.roles:
         if role.lws:
-            groups = count_groups(plan.rollout, role, role.lws[-1])
+            groups = count_groups(role, role.lws[-1])
             limit = object_names.leader_worker_set_limit(role.nodes, groups)
             place = ("roles", role.position, "name")
             names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))

@@ -13,8 +13,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import by_group, group_rollout, update_order
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
-from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_rollout
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 LAYOUT_CHANGE_WHILE_RUNNING = Rule("layout-change-while-running")
 SUBGROUP_POLICY_IMMUTABLE = Rule("subgroup-policy-immutable")
@@ -143,7 +142,7 @@ def check_layout_change(
     return []
 
 
-def check_subgroup_policies(plan: Topology, differing: Collection[str]) -> list[Finding]:
+def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> list[Finding]:
     """Return an error for each role that a changed subgroup policy would interrupt.
 
     LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
@@ -160,7 +159,7 @@ def check_subgroup_policies(plan: Topology, differing: Collection[str]) -> list[
 
 
 def check_kueue_changes(
-    plan: Topology, changes: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+    plan: ServicePlan, changes: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[Finding]:
     """Return an error for each role with a change that Kueue's webhook rejects.
 
@@ -168,7 +167,7 @@ def check_kueue_changes(
     """
     findings = []
     for role in plan.roles:
-        recreates = resolve_rollout(plan.rollout, role).strategy is RolloutStrategy.RECREATE
+        recreates = role.rollout.strategy is RolloutStrategy.RECREATE
         rejected: dict[str, None] = {}
         for old, new in (changes[lws.name] for lws in role.lws if lws.name in changes):
             templates = [item["spec"]["leaderWorkerTemplate"] for item in (old, new)]
@@ -212,9 +211,9 @@ def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _policy_findings(
-    plan: Topology, role: RolePlan, changing: Collection[str]
+    plan: ServicePlan, role: RolePlan, changing: Collection[str]
 ) -> Iterator[Finding]:
-    rollout = resolve_rollout(plan.rollout, role)
+    rollout = role.rollout
     changed = [lws for lws in role.lws if lws.name in changing]
     if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
         return

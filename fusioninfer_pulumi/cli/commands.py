@@ -44,10 +44,7 @@ def render(options: argparse.Namespace) -> int:
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
     from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
-    from fusioninfer_pulumi.topology.service_topology import (
-        compute_capacity,
-        compute_capacity_for_gpus,
-    )
+    from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
     # Plans are printed even if the placement fails, because they explain why.
@@ -134,8 +131,10 @@ def _updates(
 
 def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of all services, and prints the file names."""
+    from fusioninfer_pulumi.api.monitoring import MonitoringArgs
     from fusioninfer_pulumi.cli.plan_output import plain
     from fusioninfer_pulumi.operations.dashboards import render_dashboards
+    from fusioninfer_pulumi.operations.monitors import plan_monitoring
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -145,8 +144,9 @@ def dashboards(options: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for plan in plans:
-            named = replace(plan, namespace=plain(plan.namespace))
-            for name, text in render_dashboards(named, plan.routing).items():
+            meta = replace(plan.meta, namespace=plain(plan.namespace))
+            monitoring = plan_monitoring(MonitoringArgs(), plan.shape, plan.roles, plan.routing)
+            for name, text in render_dashboards(meta, monitoring).items():
                 (folder / name).write_text(text, encoding="utf-8")
                 sys.stdout.write(f"{folder / name}\n")
     except OSError as problem:

@@ -37,7 +37,7 @@ def mermaid(views: Sequence[PlanView]) -> str:
 def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     *hops, last = _stations(plan)
     entry = f"{prefix}entry"
-    groups = "" if plan.groups is None else f", {_count(plan.groups, 'group')}"
+    groups = "" if plan.shape.groups is None else f", {_count(plan.shape.groups, 'group')}"
     size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
     yield from _subgraph(f"{prefix}service", f"{title}{groups}: {size}", "LR")
     for number, label in enumerate(hops):

@@ -52,7 +52,7 @@ def plan_json(view: PlanView) -> dict[str, Any]:
             if plan.shape.layout is not Layout.PER_REPLICA
             else {}
         ),
-        **({} if plan.groups is None else {"groups": plan.groups}),
+        **({} if plan.shape.groups is None else {"groups": plan.shape.groups}),
         "roles": [
             {
                 "name": role.name,
@@ -137,14 +137,14 @@ def plain(value: Any) -> Any:
 
 def _gangs(plan: ServicePlan) -> dict[str, Any]:
     """The one gang as `gang`, those of serving groups as a list; `gang` is then null."""
-    if plan.groups is None:
+    if plan.shape.groups is None:
         return {"gang": None if plan.gang is None else _gang(plan, plan.gang)}
     listed = [{"group": gang.group, **_gang(plan, gang)} for gang in plan.gangs]
     return {"gang": None, "gangs": listed}
 
 
 def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    spec = pod_group(plan, gang)["spec"]
+    spec = pod_group(plan.meta, gang)["spec"]
     return {
         "podGroup": gang.pod_group,
         "minMember": gang.min_member,

@@ -23,10 +23,9 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.http_route import ParentPlan
+from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
-from fusioninfer_pulumi.topology.role_plan import resolve_rollout
-from fusioninfer_pulumi.topology.service_topology import service_reference
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -148,8 +147,8 @@ def _roles(plan: ServicePlan) -> Table:
             str(role.accelerators_per_pod),
             str(role.total_accelerators),
         )
-    for router in plan.shape.routers:
-        roles.add_row(router.name, router.component_type.value)
+    if plan.shape.router is not None:
+        roles.add_row(plan.shape.router.name, plan.shape.router.component_type.value)
     roles.add_row(
         "total", "", "", "", str(plan.total_pods), "", str(plan.total_accelerators), style="bold"
     )
@@ -175,8 +174,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    if plan.groups is not None:
-        table.add_row("Groups", str(plan.groups))
+    if plan.shape.groups is not None:
+        table.add_row("Groups", str(plan.shape.groups))
     table.add_row("Gang", _gang(plan))
     if plan.shape.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
@@ -236,7 +235,7 @@ def _layout(plan: ServicePlan) -> str:
     """How the roles are updated in the layout `PerRole`."""
     updated, recreated = [], []
     for role in plan.roles:
-        rollout = resolve_rollout(plan.rollout, role)
+        rollout = role.rollout
         if rollout.strategy is RolloutStrategy.RECREATE:
             recreated += [lws.name for lws in role.lws]
             continue
@@ -265,8 +264,8 @@ def _gang(plan: ServicePlan) -> str:
         return "none: pods are scheduled one by one"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
     named = f"PodGroup {gang.pod_group}"
-    if plan.groups is not None:
-        pods = plan.total_pods // plan.groups
+    if plan.shape.groups is not None:
+        pods = plan.total_pods // plan.shape.groups
         size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
         last = plan.gangs[-1].pod_group
         named += f" … {last}" if last != gang.pod_group else ""

@@ -69,7 +69,7 @@ class PlannedDocument:
     @property
     def ignored(self) -> frozenset[str]:
         """The rules that the service ignores by its annotation."""
-        return frozenset() if self.plan is None else parse_ignored_rules(self.plan.annotations)
+        return frozenset() if self.plan is None else parse_ignored_rules(self.plan.meta.annotations)
 
 
 def _has(findings: Sequence[tuple[Origin, Finding]], severity: Severity) -> bool:

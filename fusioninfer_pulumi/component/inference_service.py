@@ -43,8 +43,8 @@ from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pair_lws
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
+from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
-from fusioninfer_pulumi.topology.service_topology import service_reference
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -127,7 +127,7 @@ class InferenceService(pulumi.ComponentResource):
         if collected is not None:
             collected.append((name, self.plan))
         else:
-            ignored = parse_ignored_rules(self.plan.annotations)
+            ignored = parse_ignored_rules(self.plan.meta.annotations)
             shown = drop_ignored(self.plan.findings, ignored)
             log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
             if pulumi.runtime.is_dry_run():
@@ -163,7 +163,7 @@ class InferenceService(pulumi.ComponentResource):
         children = self._children
         self.leader_worker_sets = children.of_type(LeaderWorkerSet)
         self.pod_groups = children.of_type(PodGroup)
-        grouped = self.plan.groups is not None
+        grouped = self.plan.shape.groups is not None
         self.pod_group = None if grouped else self.pod_groups.get(self.plan.service)
         self.inference_pool = next(iter(children.of_type(InferencePool).values()), None)
         self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
@@ -222,7 +222,7 @@ class InferenceService(pulumi.ComponentResource):
             lws = {name: live[name] for name in self.leader_worker_sets}
             files = bool(await yaml_only.future())
             failures = await find_failed_replicas(self, plan, lws, yaml_only=files)
-            whole = live.get(plan.service) if plan.groups is None else None
+            whole = live.get(plan.service) if plan.shape.groups is None else None
             return service_status(plan, live, whole, failures, routing=live)
 
         return combined([live_objects(objects), waited], list).apply(computed)

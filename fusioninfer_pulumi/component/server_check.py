@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -52,7 +51,7 @@ def check_on_server(
             text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
-        log(drop_ignored(problems, parse_ignored_rules(plan.annotations)), component)
+        log(drop_ignored(problems, parse_ignored_rules(plan.meta.annotations)), component)
         rejected = errors(problems)
         if rejected:
             lines = "\n".join(f"{plan.service}: {item} [{item.rule}]" for item in rejected)
@@ -70,7 +69,7 @@ def _findings(
 
     started = time.monotonic()
     api = client.KubernetesApi(kubeconfig, context)
-    placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
+    placed = plan.in_namespace(namespace) if is_output(plan.namespace) else plan
     (over_quota,) = cluster_checks.check_quotas(api, [placed])
     (of_backend,) = cluster_checks.check_gang_backends(api, [plan])
     # All of it shares the time of a preview.

@@ -87,7 +87,7 @@ def service_status(
     """
     failures = failures or {}
     groups = _groups(plan, lws, failures)
-    if plan.groups is None:
+    if plan.shape.groups is None:
         blocked = explain_blocked_gang(pod_group)
     else:
         messages = (explain_blocked_gang(lws.get(gang.pod_group)) for gang in plan.gangs)
@@ -307,7 +307,7 @@ def _groups(
 ) -> dict[str, GroupStatus]:
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     groups: dict[str, GroupStatus] = {}
-    for index in range(plan.groups or 0):
+    for index in range(plan.shape.groups or 0):
         blocked = explain_blocked_gang(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:

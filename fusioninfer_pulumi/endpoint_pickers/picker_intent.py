@@ -62,8 +62,8 @@ def choose_epp_intent(
     A configuration of the user's own pairs prefill with decode if it has several scheduling
     profiles. Without a picker there is neither.
     """
-    args = shape.routers[0]
-    if not args.picks_endpoints:
+    args = shape.router
+    if args is None or not args.picks_endpoints:
         return EppIntent(None, pairs=False)
     rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:

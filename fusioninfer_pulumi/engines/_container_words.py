@@ -47,11 +47,6 @@ class Argv:
         """Return the words as text, `UNKNOWN` for each Output."""
         return [UNKNOWN if is_output(word) else str(word) for word in self.words]
 
-    def place(self, index: int) -> str:
-        """Name a word's place in the container: `command[0]`, `args[2]`."""
-        first = len(self.command)
-        return f"command[{index}]" if index < first else f"args[{index - first}]"
-
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
         """Return command and args with another script; args is None where there are none."""
         at = self.script_at or 0

@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,7 +22,6 @@ from fusioninfer_pulumi.engines.argument_tables import (
 from fusioninfer_pulumi.engines.command_flags import parse_json, resolved, split_joined_flags
 from fusioninfer_pulumi.engines.engine import (
     ARGUMENT_VALUE_INVALID,
-    CONFIG_FLAG,
     Engine,
     EngineCommand,
     Word,
@@ -30,9 +30,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, info
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
-
 ARGUMENT_REMOVED = Rule("argument-removed")
-ARGUMENT_DEPRECATED = Rule("argument-deprecated")
 
 #: A dash alone, and a negative number, are values.
 _NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
@@ -96,20 +94,17 @@ def _is_open(text: str) -> bool:
 
 
 def parse(
-    words: Sequence[Word],
-    options: Options,
-    versions: Callable[[str], Sequence[Option]] | None = None,
+    words: Sequence[Word], options: Options, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
-    """Return the words before all arguments, and the arguments, as argparse reads them.
-
-    With `versions` a value is valid if any version of its option accepts it.
-    """
+    """Return the words before all arguments, and the arguments, as argparse reads them."""
     texts = [word.value for word in words]
     if "--" in texts:
         words = words[: texts.index("--")]
     starts = [index for index, word in enumerate(words) if _is_flag(word.value, options)]
     bounds = [*starts, len(words)]
-    arguments = [_read(words[i:j], options, versions) for i, j in pairwise(bounds)]
+    arguments = [
+        _read(words[i:j], options, checks_values=checks_values) for i, j in pairwise(bounds)
+    ]
     return list(words[: bounds[0]]), arguments
 
 
@@ -126,9 +121,7 @@ class _Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, message)
 
 
-def _read(
-    words: Sequence[Word], options: Options, versions: Callable[[str], Sequence[Option]] | None
-) -> UserArgument:
+def _read(words: Sequence[Word], options: Options, *, checks_values: bool) -> UserArgument:
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
     # Only the options that the word may mean, `-n2` among them: a release has hundreds.
@@ -136,11 +129,12 @@ def _read(
     named = [word for word in options if word.startswith(name) or word == short]
     for option in {options[word].name: options[word] for word in named}.values():
         settings: dict[str, Any] = {"nargs": option.nargs}
-        settings["type"] = _reader([option] if versions is None else versions(option.name))
         if option.kind == "switch":
             settings = {"action": "store_true"}
             if option.negated:
                 settings["action"] = argparse.BooleanOptionalAction
+        elif checks_values:
+            settings["type"] = partial(_check_value, option)
         parser.add_argument(*option.names, dest=option.name, **settings)
     try:
         values, rest = parser.parse_known_args([word.value for word in words])
@@ -154,127 +148,79 @@ def _read(
     return UserArgument(name, words[0], options[option_names[0]], extras=extras)
 
 
-def _reader(versions: Sequence[Option]) -> Callable[[str], str]:
-    """Return the check of a value for argparse."""
-
-    def read(value: str) -> str:
-        problems = [explain_invalid_value(version, value) for version in versions]
-        if problems and all(problems) and not _is_open(value):
-            raise argparse.ArgumentTypeError(f"{problems[-1]}, got {shown(value)}")
-        return value
-
-    return read
-
-
-class _Check:
-    """The findings of one command line."""
-
-    def __init__(self, command: EngineCommand, engine: Engine, words: Sequence[Word]) -> None:
-        self.command, self.engine, self.release = command, engine, find_known_release(command)
-        # For an unknown release, each argument is read as by the newest release that has it.
-        self.table = table = load_argument_table(engine.name)
-        self.options = table.options(self.release) if self.release else table.latest_options()
-        self.words = engine.argparse_words(command, words)
-        is_sure = self.release is not None and not engine.takes_other_arguments(command)
-        self.finding: Callable[[Rule, Any, str], Finding] = error if is_sure else warning
-
-    def findings(self, leave_out: str | None = None) -> Iterator[Finding]:
-        versions = None if self.release is not None else self.table.versions
-        head, arguments = parse(self.words, self.options, versions)
-        for argument in arguments:
-            option = argument.option
-            if not _is_open(argument.name) and (option is None or option.name != leave_out):
-                yield from self._argument(argument)
-        if not self.command.readable or any(_is_open(word.value) for word in self.words):
-            return  # an unknown word may be an argument whose values are the others
-        # The words are not shown: they may be keys that lost their argument.
-        extras = [*head, *(word for argument in arguments for word in argument.extras)]
-        for word in extras[self.engine.positionals(self.command) :]:
-            message = "belongs to no argument; remove it or add the argument's name"
-            yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
-
-    def _argument(self, argument: UserArgument) -> Iterator[Finding]:
-        name, place, option = argument.name, argument.word.place, argument.option
-        if option is None and argument.problem is not None and self.table.first(name) is None:
-            if self.release is not None:
-                message = f"{name} abbreviates several arguments; write one of them in full"
-                yield self.finding(ARGUMENT_UNKNOWN, place, message)
-            return
-        if option is None:
-            yield self._unknown(name, place)
-            return
-        # The parser itself reads files of arguments, whatever the program.
-        other = bool(self.command.program) and not self.command.serve
-        if self.release is not None and other and option.serve and option.name != CONFIG_FLAG:
-            message = f"{name} is an argument of vllm serve alone; start the engine with it"
-            yield self.finding(ARGUMENT_UNKNOWN, place, message)
-            return
-        if argument.problem is not None:
-            yield self.finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
-        if self.release is not None and option.deprecated is not None:
-            new = find_successor(self.engine, option.name)
-            message = f"{name} is deprecated in {self.engine.title} v{self.release}"
-            message += f"; use {new} instead" if new else ""
-            yield info(ARGUMENT_DEPRECATED, place, message)
-
-    def _unknown(self, name: str, place: Any) -> Finding:
-        table, title = self.table, self.engine.title
-        if self.release is not None:
-            gone, first = table.removed(name, self.release), table.first(name)
-            if gone is not None:
-                new = find_successor(self.engine, name)
-                message = (
-                    f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
-                    f"{f'use {new} instead' if new else 'remove it'}"
-                )
-                return self.finding(ARGUMENT_REMOVED, place, message)
-            if first is not None:
-                message = (
-                    f"{name} exists from {title} v{first} on, the image has v{self.release}; use a "
-                    "newer image, or remove it"
-                )
-                return self.finding(RELEASE_WITHOUT_FEATURE, place, message)
-            text = f"{title} v{self.release} has no argument {name}"
-        else:
-            if self._is_newer() and closest_name(name, self.options, cutoff=_SLIP) is None:
-                message = f"{name} is not known: the image is newer than {title} v{table.newest}"
-                return info(ARGUMENT_UNKNOWN, place, message)
-            text = f"no release of {title} up to v{table.newest} has an argument {name}"
-        meant = closest_name(name, [word for word in self.options if word.startswith("--")])
-        hint = f"; did you mean {meant}?" if meant else "; remove it"
-        return self.finding(ARGUMENT_UNKNOWN, place, text + hint)
-
-    def _is_newer(self) -> bool:
-        """Return whether the image has, or may have, a release that the tables do not know yet."""
-        image = self.command.image
-        if image.version is None:
-            return image.engine is not None and not image.stock
-        return image.version > parse_release(self.table.newest)[:3]
-
-
-def find_successor(engine: Engine, name: str) -> str | None:
-    """Return what replaces a removed or deprecated argument, None if nothing is known."""
-    versions = load_argument_table(engine.name).versions(name)
-    return engine.successors.get(name) or (versions[-1].deprecated if versions else None) or None
+def _check_value(option: Option, value: str) -> str:
+    problem = explain_invalid_value(option, value)
+    if problem and not _is_open(value):
+        raise argparse.ArgumentTypeError(f"{problem}, got {shown(value)}")
+    return value
 
 
 def check_arguments(
     command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Check the arguments against the image's release; located relative to the container.
 
     Errors if the release is certain, warnings if another release may run or the program accepts
-    more arguments than the release's table has. One argument can be left out.
+    more arguments than the release's table has. For an unknown release only names are checked,
+    against all releases. One argument can be left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
-        return []
+        return
     table, version = load_argument_table(engine.name), command.image.version
     if version is not None and version < parse_release(table.releases[0]):
-        return []  # older than all that is known
-    return list(
-        _Check(command, engine, read_argument_words(command, variables)).findings(leave_out)
-    )
+        return  # reported as unsupported
+    release, serves = find_known_release(command), command.program[-1:] == ("serve",)
+    is_sure = release is not None and not (serves and engine.serve_starts_others)
+    make_finding = error if is_sure else warning
+    words = engine.argparse_words(command, read_argument_words(command, variables))
+    head, arguments = parse(words, table.options(release), checks_values=release is not None)
+    for argument in arguments:
+        name, place, option = argument.name, argument.word.place, argument.option
+        if _is_open(name) or (option is not None and option.name == leave_out):
+            continue
+        if option is None and release is not None:
+            rule, message = _explain_unknown(engine, name, release)
+            yield make_finding(rule, place, message)
+        elif option is None and argument.problem is None:
+            meant = closest_name(name, table.options(None), cutoff=_SLIP)
+            text = f"no release of {engine.title} up to v{table.newest} has an argument {name}"
+            text += f"; did you mean {meant}?" if meant else ""
+            yield (warning if meant else info)(ARGUMENT_UNKNOWN, place, text)
+        elif option is not None and argument.problem is not None:
+            yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
+    if not command.readable or any(_is_open(word.value) for word in words):
+        return  # an unknown word may be an argument whose values are the others
+    # The words are not shown: they may be keys that lost their argument.
+    extras = [*head, *(word for argument in arguments for word in argument.extras)]
+    # The older program of vLLM ignores a positional model, and serves its default.
+    has_model = serves or (not command.program and engine.image_serves)
+    for word in extras[int(has_model) :]:
+        message = "belongs to no argument; remove it or add the argument's name"
+        yield make_finding(ARGUMENT_UNKNOWN, word.place, message)
+
+
+def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
+    """Return rule and message for an argument that a release does not have."""
+    table, title = load_argument_table(engine.name), engine.title
+    gone, first = table.removed(name, release), table.first(name)
+    if gone is not None:
+        new = find_successor(engine, name)
+        remedy = f"use {new} instead" if new else "remove it"
+        text = f"{name} was removed in {title} v{gone}, the image has v{release}; {remedy}"
+        return ARGUMENT_REMOVED, text
+    if first is not None:
+        text = f"{name} exists from {title} v{first} on, the image has v{release}; use a newer "
+        return RELEASE_WITHOUT_FEATURE, text + "image, or remove it"
+    meant = closest_name(name, [word for word in table.options(release) if word.startswith("--")])
+    hint = f"did you mean {meant}?" if meant else "remove it"
+    return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
+
+
+def find_successor(engine: Engine, name: str) -> str | None:
+    """Return what replaces a removed argument, None if nothing is known."""
+    versions = load_argument_table(engine.name).versions(name)
+    return engine.successors.get(name) or (versions[-1].deprecated if versions else None) or None
 
 
 def check_generated_arguments(command: EngineCommand, original: EngineCommand) -> list[Finding]:

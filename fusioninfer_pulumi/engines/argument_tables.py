@@ -33,7 +33,6 @@ class Option:
         default: Its default, `UNKNOWN_DEFAULT` if unknown.
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
         deprecated: Its successor, empty if none is named; None if it is not deprecated.
-        serve: Whether `vllm serve` alone has it.
         since: Index of the first release.
         until: Index of the release that changed or removed it; None if it is in the newest.
     """
@@ -47,7 +46,6 @@ class Option:
     default: Any = UNKNOWN_DEFAULT
     limits: Mapping[str, float] = field(default_factory=dict)
     deprecated: str | None = None
-    serve: bool = False
     since: int = 0
     until: int | None = None
 
@@ -89,8 +87,10 @@ class ArgumentTable:
         """The newest release."""
         return self.releases[-1]
 
-    def options(self, release: str) -> Options:
-        """Return the arguments of a release."""
+    def options(self, release: str | None) -> Options:
+        """Return the arguments of a release; with None the newest of each name in all releases."""
+        if release is None:
+            return {word: options[-1] for word, options in self._options.items()}
         at = self.releases.index(release)
         return {
             word: option
@@ -98,10 +98,6 @@ class ArgumentTable:
             for option in options
             if option.since <= at and (option.until is None or at < option.until)
         }
-
-    def latest_options(self) -> Options:
-        """Return the arguments of all releases, each as the newest one that has it."""
-        return {word: options[-1] for word, options in self._options.items()}
 
     def first(self, word: str) -> str | None:
         """Return the first release that accepts a word; None without one."""
@@ -112,9 +108,8 @@ class ArgumentTable:
         """Return the release, up to this one, that removed a word; None without one."""
         at = self.releases.index(release)
         ends = [option.until for option in self.versions(word) if option.until is not None]
-        return (
-            self.releases[max(before)] if (before := [end for end in ends if end <= at]) else None
-        )
+        before = [end for end in ends if end <= at]
+        return self.releases[max(before)] if before else None
 
     def versions(self, word: str) -> list[Option]:
         """Return the options that a word named in each release, oldest first."""

@@ -10,16 +10,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_scripts import EngineCall, Script, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import canonical, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
+_AS_LIST = "; write the command as a list"
 _JOINED = "an argument that held a flag and its value was split, as a shell would have done"
 
 
 class EditError(ValueError):
-    """Raised for a command line that cannot be edited; the message gives the reason."""
+    """Raised for a command line that cannot be edited; the message has the reason and a remedy."""
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
@@ -44,52 +45,53 @@ def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argum
 
 
 def edit(
-    command: EngineCommand, arguments: Sequence[Argument] = (), *, model: str | None = None
+    command: EngineCommand,
+    arguments: Sequence[Argument] = (),
+    *,
+    model: str | None = None,
+    to_args: bool = False,
 ) -> ContainerCommand | None:
     """Return a command line with the arguments that it lacks, None if it has them all.
 
-    An argument that replaces another takes its position; all others are appended. List elements
-    with a flag and its value are split. The positional model comes before all arguments.
+    An argument that replaces another takes its position; all others are appended: to `command` if
+    that is all there is, or with `to_args` always to `args`. List elements with a flag and its
+    value are split. The positional model comes before all arguments.
 
     Raises:
         EditError: If the position of the arguments is unknown.
     """
     for name in command.argv.outputs:
-        raise EditError(f"{name} is a pulumi Output as a whole")
+        raise EditError(f"{name} is a pulumi Output as a whole{_AS_LIST}")
     wanted = missing(command, arguments)
     if command.argv.script_at is not None:
-        return _edit_script(command, wanted, model)
+        script = read_engine_script(command)
+        text = edit_script(script, wanted, model)
+        return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
     if command.engine is None:
-        raise EditError("the container's command and image name neither vLLM nor SGLang")
-    return _edit_lists(command, wanted, model)
-
-
-def _edit_lists(
-    command: EngineCommand, wanted: Sequence[Argument], model: str | None
-) -> ContainerCommand | None:
+        raise EditError(
+            "the container's command and image name neither vLLM nor SGLang: give it a command "
+            "(for example [vllm, serve])"
+        )
     argv, start = command.argv, len(command.program)
-    in_command = len(argv.command)
-    items = [(word, index < in_command) for index, word in enumerate(argv.words)]
-    rest = [
-        (part, where)
-        for word, where in items[start:]
+    # A program in `args` moves to `command` if the image's entrypoint would start another.
+    in_command = start if to_args and command.program_in_args else len(argv.command)
+    words = [
+        (part, index < in_command)
+        for index, word in enumerate(argv.words)
         for part in (split_joined_flags([word]) if isinstance(word, str) else [word])
     ]
-    note = _JOINED if len(rest) > len(items) - start else None
+    note = _JOINED if len(words) > len(argv.words) else None
     if model is not None:
-        rest.insert(0, (model, start < in_command))
-    to_command = in_command > 0 and all(where for _, where in [*items[:start], *rest])
-    replaced, added = _replacements([word for word, _ in rest], wanted)
+        words.insert(start, (model, start < in_command))
+    to_command = not to_args and in_command > 0 and all(where for _, where in words)
+    replaced, added = _replacements([word for word, _ in words], wanted)
     edited = [
-        *items[:start],
-        *(
-            (part, where)
-            for index, (word, where) in enumerate(rest)
-            for part in replaced.get(index, (word,))
-        ),
-        *((word, to_command) for argument in added for word in argument.words),
+        (part, where)
+        for index, (word, where) in enumerate(words)
+        for part in replaced.get(index, (word,))
     ]
-    if edited == items:
+    edited += [(word, to_command) for argument in added for word in argument.words]
+    if [word for word, _ in edited] == list(argv.words) and in_command == len(argv.command):
         return None
     args = [word for word, where in edited if not where]
     return ContainerCommand([word for word, where in edited if where], args or None, note)
@@ -111,51 +113,41 @@ def _replacements(
             continue
         replacing.append(argument)
         (value,) = argument.values
+        following = words[index + 1] if index + 1 < len(words) else "--"
         if equals:
             replaced[index] = [f"{name}={value}"]
-            continue
-        has_value = index + 1 < len(words)
-        if has_value and isinstance(words[index + 1], str):
-            has_value = not words[index + 1].startswith("--")
-        if has_value:
-            replaced[index + 1] = [value]
-        else:
+        elif isinstance(following, str) and following.startswith("--"):
             replaced[index] = [word, value]
+        else:
+            replaced[index + 1] = [value]
     return replaced, [argument for argument in wanted if argument not in replacing]
 
 
 def read_engine_script(command: EngineCommand) -> Script:
-    """Return the script of a container's shell, whose text is known.
+    """Return the script of a container's shell, which starts one engine.
 
     Raises:
-        EditError: When it cannot be read, or starts no engine.
+        EditError: When its text is unknown, cannot be read, or starts no engine or several.
     """
+    if is_output(command.argv.script):
+        raise EditError(f"the script of the container's shell is a pulumi Output{_AS_LIST}")
+    problem = "starts neither vLLM nor SGLang"
     try:
         script = read_script(command.argv)
+        if len(script.calls) == 1:
+            return script
+        if script.calls:
+            problem = "starts an engine in several places"
     except ShellError as error:
-        raise EditError(
-            f"the container's shell script has {error}, which is not understood"
-        ) from error
-    if not script.calls:
-        raise EditError("the container's shell script starts neither vLLM nor SGLang")
-    return script
+        problem = f"has {error}, which is not understood"
+    raise EditError(f"the container's shell script {problem}{_AS_LIST}")
 
 
-def _edit_script(
-    command: EngineCommand, wanted: Sequence[Argument], model: str | None
-) -> ContainerCommand | None:
-    if is_output(command.argv.script):
-        raise EditError("the script of the container's shell is a pulumi Output")
-    script = read_engine_script(command)
-    text = script.text
-    for call in reversed(script.calls):
-        text = _edit_call(text, call, wanted, model)
-    return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
-
-
-def _edit_call(text: str, call: EngineCall, wanted: Sequence[Argument], model: str | None) -> str:
-    """Edit one command of a script, from its end to its start."""
+def edit_script(script: Script, wanted: Sequence[Argument], model: str | None = None) -> str:
+    """Return the text of a script whose engine gets the arguments."""
+    call, text = script.calls[0], script.text
     replaced, added = _replacements([word.value for word in call.words], wanted)
+    # From its end to its start.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
     for index, words in sorted(replaced.items(), reverse=True):
         word = call.words[index]

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._engine_images import Image
@@ -195,16 +196,6 @@ class KvConnector:
 
 
 @dataclass(frozen=True)
-class TransferRequest:
-    """The user's settings for the transfer from prefill to decode; None is the default."""
-
-    prefills: bool
-    connector: str | None = None
-    role: str | None = None
-    extra_config: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
 class Transfer:
     """How the engines of a role transfer their KV cache.
 
@@ -255,18 +246,22 @@ class Offload:
 
 
 class MultiNode:
-    """How an engine runs on several nodes, for launchers and the checks of their arguments."""
+    """How an engine runs on several nodes.
 
-    def launch(
-        self,
-        command: EngineCommand,
-        launcher: Launcher,
-        nodes: int,
-        *,
-        is_leader: bool,
-        retry: bool,
-    ) -> ContainerCommand:
-        """Return the command line of one of several nodes; see `launchers.launch`."""
+    Attributes:
+        launchers: The launchers that it supports.
+    """
+
+    launchers: tuple[Launcher, ...]
+
+    def arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
+        """Return the arguments of one of several nodes for a launcher other than ray.
+
+        Raises:
+            EditError: When the command line cannot be launched this way.
+        """
         raise NotImplementedError
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
@@ -291,9 +286,11 @@ class KvCache:
 
     Attributes:
         handshake_source: Where it was read what prefill and decode compare.
+        recompute_setting: Setting with which decode computes prompts whose KV cache it cannot load.
     """
 
     handshake_source: str
+    recompute_setting: str = ""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the connector that the arguments configure, None without one.
@@ -307,7 +304,12 @@ class KvCache:
         return []
 
     def transfer(
-        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+        self,
+        command: EngineCommand,
+        asked: KvTransferArgs | None,
+        offloading: Offloading | None,
+        *,
+        prefills: bool = False,
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and other memory.
 
@@ -339,13 +341,6 @@ class KvCache:
     def load_failure(self, command: EngineCommand) -> LoadFailure:
         """Return what a decode engine does if it cannot load the KV cache of a request."""
         return LoadFailure.UNKNOWN
-
-    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        """Return the setting without which requests fail whose KV cache cannot be loaded.
-
-        None where the engine computes their prompts itself, or has no such setting.
-        """
-        return None
 
 
 class Engine:
@@ -382,6 +377,8 @@ class Engine:
         offloads_by_connector: Whether offloading is a KV connector, in the same argument as the
             transfer's.
         events: Settings of KV cache events in addition to endpoint and topic.
+        ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
+        serve_starts_others: Whether `NAME serve` may start something that takes other arguments.
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
         rejects_unknown_models: Whether a request for another model gets an error.
@@ -421,6 +418,8 @@ class Engine:
     transfer_flag: str
     sidecar_protocol: str | None = None
     offloads_by_connector: bool
+    ray_data_backend: Argument | None = None
+    serve_starts_others: bool = False
     events: Mapping[str, Any]
     model_setup_flags: Mapping[str, tuple[str, ...]]
     rejects_unknown_models: bool
@@ -438,23 +437,6 @@ class Engine:
         """Return the words as the program passes them to argparse."""
         raise NotImplementedError
 
-    def positionals(self, command: EngineCommand) -> int:
-        """Return the number of positional words that the program accepts."""
-        raise NotImplementedError
-
-    def takes_other_arguments(self, command: EngineCommand) -> bool:
-        """Return whether the program may start something that takes other arguments."""
-        return False
-
-    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
-        """Return whether even a single rank stops without enough shared memory.
-
-        Args:
-            command: The engine's command line, without what the launcher adds.
-            launcher: Of a replica that spans nodes, None for others.
-        """
-        return False
-
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
@@ -462,10 +444,6 @@ class Engine:
         options in a file.
         """
         raise NotImplementedError
-
-    def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
-        """Return the further arguments of these sizes in a ray cluster."""
-        return []
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
         """Return the values of `size_flags`; None when they cannot be read."""
@@ -618,21 +596,16 @@ class EngineCommand:
         return None if any(not name or "$" in name for name in names) else tuple(names) or None
 
     @property
-    def adapter_names(self) -> tuple[str, ...] | None:
-        """The names of the LoRA adapters that are loaded at startup; None if unknown.
-
-        Each is NAME=PATH, or JSON with a name.
-        """
-        if self.engine is None or not self.readable or self.has(CONFIG_FLAG):
-            return None
-        values = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
-        return tuple(_adapter_name(value) for value in values)
-
-    @property
     def requestable_names(self) -> tuple[str, ...] | None:
-        """The names of the model and its adapters in requests, None if unknown."""
-        served, adapters = self.served_names, self.adapter_names
-        return None if served is None or adapters is None else (*served, *adapters)
+        """The names of the model and its LoRA adapters in requests, None if unknown.
+
+        An adapter is NAME=PATH, or JSON with a name.
+        """
+        served = self.served_names
+        if served is None or self.engine is None or self.has(CONFIG_FLAG):
+            return None
+        adapters = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
+        return (*served, *map(_adapter_name, adapters))
 
     @property
     def drain_seconds(self) -> int:
@@ -643,7 +616,8 @@ class EngineCommand:
     @property
     def rank_ports(self) -> int:
         """Number of ports that the engine serves on: one, or one for each rank."""
-        return self.local_ranks(1) if self._has_port_per_rank else 1
+        sizes = self.parallelism
+        return sizes.ranks_of_pod(1) if self._has_port_per_rank and sizes is not None else 1
 
     @property
     def health_port(self) -> int | None:
@@ -661,11 +635,6 @@ class EngineCommand:
     def parallelism(self) -> Parallelism | None:
         """How the model is split and copied; None when that is not known."""
         return self.engine.parallelism(self) if self.engine is not None else None
-
-    def local_ranks(self, nodes: int) -> int:
-        """Return data parallel ranks of one pod, 1 where that cannot be read."""
-        sizes = self.parallelism
-        return sizes.ranks_of_pod(nodes) if sizes is not None else 1
 
     @property
     def connector(self) -> KvConnector | str | None:

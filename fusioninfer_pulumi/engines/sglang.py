@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._engine_images import Version
 from fusioninfer_pulumi.engines.engine import (
     UNSUPPORTED_BY_ENGINE,
     Argument,
-    ContainerCommand,
     Engine,
     EngineCommand,
     KvCache,
@@ -26,17 +26,9 @@ from fusioninfer_pulumi.engines.engine import (
     Offloading,
     Parallelism,
     Transfer,
-    TransferRequest,
     Word,
 )
-from fusioninfer_pulumi.engines.launchers import (
-    BY_HAND,
-    LaunchError,
-    add_to_lists,
-    add_to_script,
-    check_nodes,
-    reject_outputs,
-)
+from fusioninfer_pulumi.engines.launchers import check_nodes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
@@ -61,7 +53,6 @@ _DEFAULT_BACKEND = "mooncake"
 #: The backend of generated arguments.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
-_MODEL_TYPE = "--model-type"
 _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
 _HICACHE_STORAGE = "--hicache-storage-backend"
 
@@ -69,27 +60,16 @@ _HICACHE_STORAGE = "--hicache-storage-backend"
 class SglangNodes(MultiNode):
     """The launchers of SGLang."""
 
-    def launch(
-        self,
-        command: EngineCommand,
-        launcher: Launcher,
-        nodes: int,
-        *,
-        is_leader: bool,
-        retry: bool,
-    ) -> ContainerCommand:
-        if launcher is not Launcher.MULTIPROCESSING:
-            raise LaunchError(
-                f"SGLang does not use launcher: {launcher.value}; use launcher: multiprocessing, "
-                f"which gives every node SGLang's own --nnodes, --node-rank and --dist-init-addr, "
-                f"{BY_HAND}"
-            )
-        reject_outputs(command.argv)
+    launchers = (Launcher.MULTIPROCESSING,)
+
+    def arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
         index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
         rank = Argument(("--node-rank",), ("0",))
         if not is_leader:
             rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
-        arguments = [
+        return [
             Argument(("--nnodes",), (str(nodes),)),
             rank,
             Argument(
@@ -98,9 +78,6 @@ class SglangNodes(MultiNode):
                 in_script=f'"${{{leader}}}:{_INIT_PORT}"',
             ),
         ]
-        if command.script is not None:
-            return add_to_script(command, lambda _: arguments)
-        return add_to_lists(command, arguments)
 
     def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
         if launcher is not Launcher.MULTIPROCESSING:
@@ -135,7 +112,12 @@ class SglangKvCache(KvCache):
         return [setting for setting, release in since.items() if version >= release]
 
     def transfer(
-        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+        self,
+        command: EngineCommand,
+        asked: KvTransferArgs | None,
+        offloading: Offloading | None,
+        *,
+        prefills: bool = False,
     ) -> Transfer:
         if asked is None:
             return Transfer()
@@ -143,7 +125,7 @@ class SglangKvCache(KvCache):
             if value is not None:
                 message = "is not supported by SGLang"
                 return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
-        mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
+        mode, backend = "prefill" if prefills else "decode", asked.connector or _NIXL_BACKEND
         return Transfer(
             tuple(
                 Argument((flag,), (value,), replaces=True)
@@ -240,6 +222,7 @@ class Sglang(Engine):
     }
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
+    serve_starts_others = True  # diffusion models as well, by what the model is
     offloads_by_connector = False
     events: Mapping[str, bool] = {}
     model_setup_flags: Mapping[str, tuple[str, ...]] = {
@@ -280,20 +263,13 @@ class Sglang(Engine):
         for word in words:
             name, equals, _ = word.value.partition("=")
             # `sglang serve` alone takes it, and hands the rest on (`sglang/cli/serve.py`).
-            if name == _MODEL_TYPE and self.takes_other_arguments(command):
+            if name == "--model-type" and command.program[-1:] == ("serve",):
                 skip = not equals
             elif not skip:
                 kept.append(word)
             else:
                 skip = False
         return kept
-
-    def positionals(self, command: EngineCommand) -> int:
-        return int(self.takes_other_arguments(command))
-
-    def takes_other_arguments(self, command: EngineCommand) -> bool:
-        # `sglang serve` starts diffusion models as well, by what the model is.
-        return command.program[-1:] == ("serve",)
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = self.read_sizes(command)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_flags import canonical
@@ -26,7 +25,6 @@ from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.engines.vllm_nodes import (
     DATA,
     DATA_BACKEND,
-    EXECUTOR,
     EXTERNAL_BALANCER,
     LOCAL,
     PORT_PER_RANK,
@@ -76,6 +74,7 @@ class Vllm(Engine):
     rpc_flags = ("--data-parallel-rpc-port", "-dpp")
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = PORT_PER_RANK
+    ray_data_backend = Argument(DATA_BACKEND, ("ray",))
     # `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
@@ -157,23 +156,6 @@ class Vllm(Engine):
                 kept.append(Word(f"{canonical(name)}{equals}{value}", word.place))
         return kept
 
-    def positionals(self, command: EngineCommand) -> int:
-        # The older program ignores a positional model, and serves its default.
-        return int(command.serve or not command.program)
-
-    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
-        # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
-        # always a process of its own, and so it is where ranks span nodes or copies
-        # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
-        version, name = command.image.version, command.image.name or ""
-        if version is None or version < (0, 32):
-            return False
-        sizes, backend = command.parallelism, command.value(EXECUTOR)
-        on_processors = command.value("--device") == "cpu" or "cpu" in name
-        has_copies = backend is None and sizes is not None and sizes.data > 1
-        spans_nodes = launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
-        return on_processors or has_copies or backend == "mp" or spans_nodes
-
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = self.read_sizes(command)
         if sizes is None:
@@ -190,9 +172,6 @@ class Vllm(Engine):
             is_explicit=bool(sizes),
             context=sizes.get("context", 1),
         )
-
-    def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
-        return [Argument(DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
 
 
 VLLM = Vllm()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.engines._engine_images import Version, version_text
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
@@ -19,7 +20,6 @@ from fusioninfer_pulumi.engines.engine import (
     Offload,
     Offloading,
     Transfer,
-    TransferRequest,
 )
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -32,24 +32,13 @@ from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWIC
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
+#: A connector of the old (V0) engine, which no supported release has; vLLM stops with it.
+_REMOVED_CONNECTOR = "PyNcclConnector"
+
 #: Holds other connectors in its extra settings.
 _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
 _OFFLOADING = "OffloadingConnector"
-_OLDEST: Version = (0, 11, 0)
-#: Connectors that `KVConnectorFactory` does not register in all supported releases, and one that
-#: only the old (V0) engine had: from the first release on, and before the second; None where that
-#: is outside of the releases that were read (0.11.0, 0.11.1, and the first of each minor release
-#: from 0.12.0 to 0.33.0 but 0.15.0). Without its connector vLLM stops ("Unsupported connector
-#: type").
-_CONNECTORS: Mapping[str, tuple[Version | None, Version | None]] = {
-    "DecodeBenchConnector": ((0, 11, 1), None),
-    "LMCacheMPConnector": ((0, 11, 1), None),
-    "MooncakeConnector": ((0, 13, 0), None),
-    "P2pNcclConnector": (None, (0, 24, 0)),
-    "PyNcclConnector": (None, _OLDEST),
-    "SharedStorageConnector": (None, (0, 13, 0)),
-}
 #: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
 #: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
 #: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
@@ -126,6 +115,7 @@ class VllmKvCache(KvCache):
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
         "measured with 0.31.0 and 0.32.0"
     )
+    recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
         settings = transfer_config(command)
@@ -138,14 +128,16 @@ class VllmKvCache(KvCache):
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        settings, version = transfer_config(command), command.image.version
+        settings = transfer_config(command)
         named = _connectors(settings) if isinstance(settings, dict) else ()
-        names = [
-            connector.get("kv_connector")
+        if not any(
+            connector.get("kv_connector") == _REMOVED_CONNECTOR
+            and not connector.get("kv_connector_module_path")
             for connector in named
-            if not connector.get("kv_connector_module_path")
-        ]
-        return [finding for name in names for finding in _check_name(name, version)]
+        ):
+            return []
+        message = f"vLLM has no {_REMOVED_CONNECTOR} and stops; use {NIXL}"
+        return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         configs = [transfer_config(side) for side in (prefill, decode)]
@@ -192,13 +184,13 @@ class VllmKvCache(KvCache):
             return LoadFailure.RECOMPUTES if policy == _RECOMPUTE else LoadFailure.FAILS
         return _default_load_failure(version)
 
-    def missing_recompute_setting(self, command: EngineCommand) -> str | None:
-        if self.load_failure(command) is not LoadFailure.FAILS:
-            return None
-        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
-
     def transfer(
-        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+        self,
+        command: EngineCommand,
+        asked: KvTransferArgs | None,
+        offloading: Offloading | None,
+        *,
+        prefills: bool = False,
     ) -> Transfer:
         if asked is None:
             if offloading is None:
@@ -207,14 +199,15 @@ class VllmKvCache(KvCache):
         name, version = asked.connector or NIXL, command.image.version
         role = "kv_both"
         if name == NIXL and version is not None and version >= NIXL_ROLES:
-            role = "kv_producer" if asked.prefills else "kv_consumer"
-        settings = _connector_settings(name, asked.role or role, asked.extra_config)
+            role = "kv_producer" if prefills else "kv_consumer"
+        role = asked.role.value if asked.role is not None else role
+        settings = _connector_settings(name, role, asked.extra_config)
         findings: tuple[Finding, ...] = ()
         if offloading is not None:
             both = {"connectors": [settings, _offloading_settings(offloading)]}
             settings = _connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_together(name, version))
-        if not asked.prefills and _default_load_failure(version) is LoadFailure.FAILS:
+        if not prefills and _default_load_failure(version) is LoadFailure.FAILS:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
@@ -274,22 +267,6 @@ def _names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
     connectors = _connectors(settings) if isinstance(settings, Mapping) else ()
     names = (connector.get("kv_connector") for connector in connectors)
     return tuple(name for name in names if isinstance(name, str))
-
-
-def _check_name(name: Any, version: Version | None) -> Iterator[Finding]:
-    if not isinstance(name, str) or name not in _CONNECTORS:
-        return  # newer, or a plugin's
-    since, until = _CONNECTORS[name]
-    remedy = None
-    if since is not None and version is not None and version < since:
-        remedy = f"it needs vLLM {version_text(since)} or later"
-    if until is not None and (version or _OLDEST) >= until:
-        remedy = f"it needs vLLM before {version_text(until)}"
-        remedy = f"use {NIXL}" if until == _OLDEST else remedy
-    if remedy is not None:
-        release = f"vLLM {version_text(version)}" if version is not None else "vLLM"
-        message = f"{release} has no {name} and stops; {remedy}"
-        yield warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)
 
 
 def _connector_of(settings: Mapping[str, Any]) -> KvConnector:

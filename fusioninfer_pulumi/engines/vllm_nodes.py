@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._engine_images import Version, version_text
-from fusioninfer_pulumi.engines.command_editing import format_script_words, missing
-from fusioninfer_pulumi.engines.command_flags import (
-    get_flag_value,
-    has_flag,
-    integer,
-    split_joined_flags,
-)
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand, MultiNode
+from fusioninfer_pulumi.engines.command_editing import EditError
+from fusioninfer_pulumi.engines.command_flags import integer
+from fusioninfer_pulumi.engines.engine import Argument, EngineCommand, MultiNode
 from fusioninfer_pulumi.engines.launchers import (
-    BY_HAND,
     LAUNCHER_CONTRADICTED,
     LEADER_ADDRESS_ENV,
     NODES,
-    LaunchError,
-    add_to_lists,
-    add_to_script,
     check_nodes,
-    move_model_to_front,
-    ray_launch,
-    reject_outputs,
-    split_program,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 
@@ -71,31 +57,31 @@ _OWN_RANKS = (
 class VllmNodes(MultiNode):
     """The launchers of vLLM."""
 
-    def launch(
-        self,
-        command: EngineCommand,
-        launcher: Launcher,
-        nodes: int,
-        *,
-        is_leader: bool,
-        retry: bool,
-    ) -> ContainerCommand:
-        if launcher is Launcher.RAY:
-            return ray_launch(command, is_leader=is_leader, retry=retry)
-        reject_outputs(command.argv)
+    launchers = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
-        def wanted(words: Sequence[str], *, serve: bool) -> list[Argument]:
-            _check_flags(launcher, words, serve=serve)
-            if launcher is Launcher.DATA_PARALLEL:
-                return _rank_arguments(_local_ranks(words, nodes), is_leader=is_leader)
-            return _node_arguments(nodes, is_leader=is_leader)
-
-        if command.script is not None:
-            return add_to_script(command, lambda call: wanted(call.arguments, serve=call.serve))
+    def arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
         # Without a command the entrypoint of the image runs, which is `vllm serve`.
-        added = wanted(command.arguments, serve=command.serve or not command.program)
-        lists = _data_parallel_lists if launcher is Launcher.DATA_PARALLEL else add_to_lists
-        return lists(command, added)
+        if command.program and not command.serve:
+            raise EditError(
+                f"launcher: {launcher.value} starts workers with --headless, which only "
+                "`vllm serve` obeys: start the engine with `vllm serve`"
+            )
+        for names in _OWN_RANKS:
+            if command.has(*names):
+                raise EditError(
+                    f"{names[0]} cannot be used with launcher: {launcher.value}, where the leader "
+                    "alone serves and every node gets its ranks: leave it out"
+                )
+        if command.value(*DATA_BACKEND) == "ray":
+            raise EditError(
+                f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: "
+                "leave it out, use launcher: ray"
+            )
+        if launcher is Launcher.DATA_PARALLEL:
+            return _rank_arguments(_local_ranks(command, nodes), is_leader=is_leader)
+        return _node_arguments(nodes, is_leader=is_leader)
 
     def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         version, tag = command.image.version, command.image.tag
@@ -148,26 +134,6 @@ def _node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     return arguments if is_leader else [*arguments, _HEADLESS]
 
 
-def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> None:
-    """Reject programs and arguments that do not go together with those of the launcher."""
-    if not serve:
-        raise LaunchError(
-            f"launcher: {launcher.value} starts workers with --headless, which only `vllm serve` "
-            f"obeys: start the engine with `vllm serve`, {BY_HAND}"
-        )
-    for names in _OWN_RANKS:
-        if has_flag(words, *names):
-            raise LaunchError(
-                f"{names[0]} cannot be used with launcher: {launcher.value}, where the leader "
-                f"alone serves and every node gets its ranks: leave it out, {BY_HAND}"
-            )
-    if get_flag_value(words, *DATA_BACKEND) == "ray":
-        raise LaunchError(
-            f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: leave it "
-            f"out, use launcher: ray, {BY_HAND}"
-        )
-
-
 def _rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     """Run the data parallel ranks of a node, as many as `local`.
 
@@ -189,28 +155,11 @@ def _rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     return [*arguments, _HEADLESS, first]
 
 
-def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
-    program, arguments = split_program(command)
-    if all(isinstance(word, str) for word in arguments):
-        arguments = list(move_model_to_front(arguments))
-    # Only `vllm serve` knows --headless, and older images start something else.
-    program = program or ["vllm", "serve"]
-    added = missing(command, wanted)
-    computed = [argument for argument in added if argument.in_script and not argument.values]
-    arguments += [word for argument in added if argument not in computed for word in argument.words]
-    if not computed:
-        return ContainerCommand(program, arguments)
-    # The shell computes the first rank, and passes the other words on.
-    script = f'exec {shlex.join(program)} "$@"{format_script_words(computed)}'
-    return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
-
-
-def _local_ranks(arguments: Sequence[str], nodes: int) -> int:
+def _local_ranks(command: EngineCommand, nodes: int) -> int:
     """Return data parallel ranks on each node."""
-    words = split_joined_flags(arguments)
-    data, local = integer(get_flag_value(words, *DATA)), integer(get_flag_value(words, *LOCAL))
+    data, local = integer(command.value(*DATA)), integer(command.value(*LOCAL))
     if data is None:
-        raise LaunchError(
+        raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
             "set parallelism.data and dataLocal"
         )
@@ -218,9 +167,7 @@ def _local_ranks(arguments: Sequence[str], nodes: int) -> int:
         return data // nodes
     if local is None or local * nodes != data:
         share = "" if local is None else f" of {local} ranks each ({LOCAL[0]})"
-        raise LaunchError(
-            f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}"
-        )
+        raise EditError(f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}")
     return local
 
 

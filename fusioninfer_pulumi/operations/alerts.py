@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.kube.object_metadata import metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
@@ -19,8 +19,7 @@ from fusioninfer_pulumi.operations.monitors import (
     role_selector,
     service_selector,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_rollout
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: The page that explains every alert.
 RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/alerts.md"
@@ -60,20 +59,20 @@ class Alert:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
+def alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
     """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
     for role in monitoring.engines:
-        yield from _of_role(plan, role)
+        yield from _of_role(meta, role, needs_gang=monitoring.shape.needs_gang)
     if monitoring.engines:
-        yield from _of_engines(service_selector(plan))
+        yield from _of_engines(service_selector(meta))
     if monitoring.picker:
         yield Alert(
             "FusionInferPickerDown",
-            f"absent(up{{{picker_selector(plan)}}} == 1)",
+            f"absent(up{{{picker_selector(meta)}}} == 1)",
             "5m",
             "critical",
             "No endpoint picker answers: the gateway cannot choose replicas.",
-            f"Look at the Deployment {object_names.endpoint_picker(plan.service)}, its events and "
+            f"Look at the Deployment {object_names.endpoint_picker(meta.service)}, its events and "
             "logs.",
         )
 
@@ -88,9 +87,9 @@ def least_replicas(role: RolePlan) -> int:
     return least * len(role.lws)
 
 
-def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
-    serving = replicas_up(role_selector(plan, role))
-    rollout, least = resolve_rollout(plan.rollout, role), least_replicas(role)
+def _of_role(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
+    serving = replicas_up(role_selector(meta, role))
+    rollout, least = role.rollout, least_replicas(role)
     timeout, partition = rollout.timeout, rollout.partition
     named = {"role": role.name}
     if least:
@@ -104,7 +103,7 @@ def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
             named,
         )
         # An update that moves on takes replicas down in turn.
-        mixed = f"count(count by ({REVISION}) (up{{{role_selector(plan, role)}}})) > 1"
+        mixed = f"count(count by ({REVISION}) (up{{{role_selector(meta, role)}}})) > 1"
         yield Alert(
             "FusionInferReplicasMissing",
             f"{serving} < {least}" + ("" if partition else f" unless on() {mixed}"),
@@ -114,12 +113,12 @@ def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
             f"may take ({timeout}).",
             "Look for pending pods: a gang that does not fit starts no pod, which its PodGroup "
             "says."
-            if plan.shape.needs_gang
+            if needs_gang
             else "Look for pending pods and for engines that do not start.",
             named,
         )
     if not partition:
-        selector = role_selector(plan, role)
+        selector = role_selector(meta, role)
         targets = f"up{{{selector}}}"
         started = f"count({targets} unless {targets} offset {_whole(timeout)})"
         yield Alert(
@@ -194,14 +193,14 @@ def _whole(duration: str) -> str:
 
 
 def prometheus_rule(
-    plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
+    meta: ServiceMeta, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
     """Build the PrometheusRule."""
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK
-    common = {"namespace": plan.namespace, "service": plan.service}
-    built = metadata(plan, object_names.alerts(plan.service), {labels.SERVICE: plan.service})
+    common = {"namespace": meta.namespace, "service": meta.service}
+    built = metadata(meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service})
     rules = [
         {
             "alert": alert.name,
@@ -209,12 +208,12 @@ def prometheus_rule(
             "for": alert.hold,
             "labels": {**common, **alert.labels, "severity": alert.severity, **args.alerts.labels},
             "annotations": {
-                "summary": f"{plan.namespace}/{plan.service}: {alert.summary}",
+                "summary": f"{meta.namespace}/{meta.service}: {alert.summary}",
                 "description": f"{alert.summary} {alert.action}",
                 "runbook_url": f"{page}#{alert.name.lower()}",
             },
         }
         for alert in chosen
     ]
-    group = {"name": f"{plan.namespace}.{plan.service}", "rules": rules}
+    group = {"name": f"{meta.namespace}.{meta.service}", "rules": rules}
     return monitoring_object("PrometheusRule", built, args, {"groups": [group]})

@@ -30,13 +30,12 @@ from fusioninfer_pulumi.api.autoscaling import (
 )
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ def autoscalers(
     )
 
 
-def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
+def autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    named = metadata(plan, planned.name, role_labels(plan, planned.role.args))
+    named = metadata(meta, planned.name, role_labels(meta, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}

@@ -6,18 +6,14 @@ import hashlib
 import json
 from typing import Any
 
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import (
     MonitoringPlan,
-    plan_monitoring,
     replicas_up,
     role_selector,
 )
-from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
@@ -35,57 +31,54 @@ def boards(monitoring: MonitoringPlan) -> list[str]:
     return [*chosen, "gateway"] if chosen and monitoring.gateway else chosen
 
 
-def render_dashboards(
-    plan: Topology, routing: Routing | None, monitoring: MonitoringPlan | None = None
-) -> dict[str, str]:
-    """Return the dashboards of a service, JSON by the name of the file, also without `monitoring`.
+def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, str]:
+    """Return the dashboards of a service, JSON by the name of the file.
 
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
-    monitoring = monitoring or plan_monitoring(MonitoringArgs(), plan.roles, routing)
     return {
-        f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
+        f"{meta.namespace}.{meta.service}.{name}.json": _filled(meta, monitoring, name)
         for name in boards(monitoring)
     }
 
 
-def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[str, Any]:
+def dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, Any]:
     """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
     chosen = GRAFANA_LABELS if args is None or not args.labels else args.labels
     built = metadata(
-        plan, object_names.dashboards(plan.service), {**chosen, labels.SERVICE: plan.service}
+        meta, object_names.dashboards(meta.service), {**chosen, labels.SERVICE: meta.service}
     )
     if args is not None and args.folder is not None:
         built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
-    return build_object("v1", "ConfigMap", built, data=render_dashboards(plan, None, monitoring))
+    return build_object("v1", "ConfigMap", built, data=render_dashboards(meta, monitoring))
 
 
-def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
+def _filled(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
     text = (FOLDER / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
     board = json.loads(text)
-    values = {"namespace": plan.namespace, "service": plan.service}
+    values = {"namespace": meta.namespace, "service": meta.service}
     for variable in board["templating"]["list"]:
         if variable["type"] == "constant":
             variable["query"] = values[variable["name"]]
-    gpus = _gpus(plan, monitoring)
+    gpus = _gpus(meta, monitoring)
     if gpus is None:
         board["panels"] = [panel for panel in board["panels"] if _GPUS not in json.dumps(panel)]
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
             target["expr"] = target["expr"].replace(_GPUS, gpus or "")
-    board["title"] = f"{plan.namespace}/{plan.service}: {name}"
+    board["title"] = f"{meta.namespace}/{meta.service}: {name}"
     # Stable across updates, and unique to the service.
     digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
     board["uid"] = f"fusioninfer-{digest}"[:_UID]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"
 
 
-def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
+def _gpus(meta: ServiceMeta, monitoring: MonitoringPlan) -> str | None:
     """Return the GPUs of ready replicas in PromQL; None if no role requests any."""
     parts = [
-        f"{replicas_up(role_selector(plan, role))} * {role.replica_accelerators}"
+        f"{replicas_up(role_selector(meta, role))} * {role.replica_accelerators}"
         for role in monitoring.engines
         if role.replica_accelerators
     ]

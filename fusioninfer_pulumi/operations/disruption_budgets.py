@@ -9,10 +9,9 @@ from typing import Any
 
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.object_metadata import build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def _share(part: int | str, count: int, rounded: Callable[[float], int]) -> int:
     return rounded(count * int(part[:-1]) / 100) if isinstance(part, str) else part
 
 
-def disruption_budget(plan: Topology, budget: BudgetPlan) -> dict[str, Any]:
+def disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
     """Build the PodDisruptionBudget of a role."""
     role = budget.role
     # An autoscaler changes the number of pods, so a minimum would not follow it.
@@ -77,12 +76,12 @@ def disruption_budget(plan: Topology, budget: BudgetPlan) -> dict[str, Any]:
         if role.scaled_externally
         else {"minAvailable": role.total_pods - budget.replicas}
     )
-    name = object_names.disruption_budget(plan.service, role.name)
+    name = object_names.disruption_budget(meta.service, role.name)
     spec = {
         **kept,
         # All pods: the eviction of any pod leaves its replica unavailable.
-        "selector": {"matchLabels": role_labels(plan, role.args)},
+        "selector": {"matchLabels": role_labels(meta, role.args)},
         "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
-    named = metadata(plan, name, role_labels(plan, role.args))
+    named = metadata(meta, name, role_labels(meta, role.args))
     return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)

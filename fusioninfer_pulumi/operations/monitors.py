@@ -9,12 +9,12 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 # Path of Prometheus' own ServiceAccount token in its pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
@@ -32,6 +32,7 @@ class MonitoringPlan:
     """
 
     args: MonitoringArgs
+    shape: ServiceShape
     engines: tuple[RolePlan, ...]
     picker: bool
     gateway: bool = False
@@ -44,7 +45,10 @@ class MonitoringPlan:
 
 
 def plan_monitoring(
-    args: MonitoringArgs, roles: Sequence[RolePlan], routing: Routing | None
+    args: MonitoringArgs,
+    shape: ServiceShape,
+    roles: Sequence[RolePlan],
+    routing: Routing | None,
 ) -> MonitoringPlan:
     """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None
@@ -52,6 +56,7 @@ def plan_monitoring(
     routed = routing is not None and routing.route is not None
     return MonitoringPlan(
         args=args,
+        shape=shape,
         engines=tuple(role for role in roles if args.engines and role.replicas),
         picker=metrics is not MetricsMode.OFF and args.picker is not False,
         gateway=routed and routing is not None and routing.implementation.is_envoy_gateway,
@@ -70,18 +75,18 @@ def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
 
 
 def monitors(
-    plan: Topology, routing: Routing | None, monitoring: MonitoringPlan
+    meta: ServiceMeta, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yield a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     for role in monitoring.engines:
-        yield _pod_monitor(plan, role, monitoring)
+        yield _pod_monitor(meta, role, monitoring)
     if monitoring.picker and routing is not None and routing.picker is not None:
         metrics = routing.picker.epp.args.metrics
-        yield _service_monitor(plan, router_meta(plan, routing.name), metrics, monitoring)
+        yield _service_monitor(router_meta(meta, routing.name), metrics, monitoring)
 
 
-def _pod_monitor(plan: Topology, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
-    pods, own_labels = role.pods, role_labels(plan, role.args)
+def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
+    pods, own_labels = role.pods, role_labels(meta, role.args)
     name = (find_declared_port(role, pods.port) or {}).get("name")
     ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
     ports: list[Manifest] = [
@@ -92,17 +97,17 @@ def _pod_monitor(plan: Topology, role: RolePlan, monitoring: MonitoringPlan) -> 
     is_sidecar = sidecar is not None and sidecar.port == pods.port
     https = sidecar.https if sidecar is not None and is_sidecar else pods.command.serves_https
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
-    grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
+    grouped = [] if monitoring.shape.groups is None else [labels.GROUP_INDEX]
     path = monitoring.args.path
     return _monitor(
         "PodMonitor",
-        metadata(plan, object_names.engine_monitor(plan.service, role.name), own_labels),
+        metadata(meta, object_names.engine_monitor(meta.service, role.name), own_labels),
         monitoring,
         {**own_labels, labels.LWS_WORKER_INDEX: "0"},
         {"podMetricsEndpoints": [{**port, "path": path, **tls} for port in ports]},
         podTargetLabels=[
             *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
-            plan.shape.layout.replica_label,
+            monitoring.shape.layout.replica_label,
             *grouped,
             *monitoring.more_labels,
         ],
@@ -110,7 +115,7 @@ def _pod_monitor(plan: Topology, role: RolePlan, monitoring: MonitoringPlan) -> 
 
 
 def _service_monitor(
-    plan: Topology, meta: ServiceMeta, metrics: MetricsMode, monitoring: MonitoringPlan
+    meta: ServiceMeta, metrics: MetricsMode, monitoring: MonitoringPlan
 ) -> Manifest:
     token = monitoring.args.picker_token
     shown: Manifest = {}
@@ -119,9 +124,9 @@ def _service_monitor(
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
     elif metrics is MetricsMode.AUTHENTICATED:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = metadata(meta, object_names.epp_monitor(plan.service))
+    built = metadata(meta, object_names.epp_monitor(meta.service))
     port = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
-    router = {labels.SERVICE: plan.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
+    router = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
     return _monitor("ServiceMonitor", built, monitoring, router, {"endpoints": [{**port, **shown}]})
 
 
@@ -161,19 +166,19 @@ ROLE = series_label(labels.ROLE_NAME)
 REVISION = series_label(labels.REVISION)
 
 
-def service_selector(plan: Topology) -> str:
+def service_selector(meta: ServiceMeta) -> str:
     """Return the matchers of all engines of a service."""
-    return f'namespace="{plan.namespace}", {series_label(labels.SERVICE)}="{plan.service}"'
+    return f'namespace="{meta.namespace}", {series_label(labels.SERVICE)}="{meta.service}"'
 
 
-def role_selector(plan: Topology, role: RolePlan) -> str:
+def role_selector(meta: ServiceMeta, role: RolePlan) -> str:
     """Return the matchers of the engines of one role."""
-    return f'{service_selector(plan)}, {ROLE}="{role.name}"'
+    return f'{service_selector(meta)}, {ROLE}="{role.name}"'
 
 
-def picker_selector(plan: Topology) -> str:
+def picker_selector(meta: ServiceMeta) -> str:
     """Return the matchers of the endpoint picker, whose job is named after its Service."""
-    return f'namespace="{plan.namespace}", job="{object_names.endpoint_picker(plan.service)}"'
+    return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 
 def replicas_up(selector: str) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.service_shape import ServiceShape
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.alerts import alerts, prometheus_rule
 from fusioninfer_pulumi.operations.autoscalers import AutoscalerPlan, autoscaler, autoscalers
 from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
@@ -18,7 +20,6 @@ from fusioninfer_pulumi.operations.disruption_budgets import (
 from fusioninfer_pulumi.operations.monitors import MonitoringPlan, monitors, plan_monitoring
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class OperationsPlan:
 def plan_operations(
     service: str,
     args: InferenceServiceArgs,
+    shape: ServiceShape,
     roles: Sequence[RolePlan],
     routing: Routing | None,
 ) -> OperationsPlan:
@@ -42,24 +44,24 @@ def plan_operations(
         budgets=disruption_budgets(roles, args.disruption_budget),
         monitoring=None
         if args.monitoring is None
-        else plan_monitoring(args.monitoring, roles, routing),
+        else plan_monitoring(args.monitoring, shape, roles, routing),
         autoscalers=autoscalers(service, args.namespace, roles, epp),
     )
 
 
 def operations(
-    plan: Topology, routing: Routing | None, planned: OperationsPlan
+    meta: ServiceMeta, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
     """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
     for budget in planned.budgets:
-        yield disruption_budget(plan, budget)
+        yield disruption_budget(meta, budget)
     for scaled in planned.autoscalers:
-        yield autoscaler(plan, scaled)
+        yield autoscaler(meta, scaled)
     if planned.monitoring is not None:
         monitoring = planned.monitoring
-        yield from monitors(plan, routing, monitoring)
-        chosen = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
+        yield from monitors(meta, routing, monitoring)
+        chosen = list(alerts(meta, monitoring)) if monitoring.args.alerts is not None else []
         if chosen:
-            yield prometheus_rule(plan, monitoring, chosen)
+            yield prometheus_rule(meta, monitoring, chosen)
         if monitoring.args.dashboards is not None and boards(monitoring):
-            yield dashboards_config_map(plan, monitoring)
+            yield dashboards_config_map(meta, monitoring)

@@ -49,28 +49,23 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     )
     args = add_pod_metadata(add_model_size(args))
     shape = service_shape(args)
-    intent = choose_epp_intent(args.roles, shape, args.image_registry) if shape.routers else None
+    intent = choose_epp_intent(args.roles, shape, args.image_registry) if shape.router else None
     built, findings = build_pods(contexts(meta, args, shape, intent))
-    roles = tuple(plan_role(ctx, pods, shape.layout, args.groups) for ctx, pods in built)
-    gangs = plan_gangs(service, roles, args.scheduling_strategy, shape, args.groups)
+    roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
+    gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None
     if intent is not None:
         routing, problems = plan_routing(service, args, shape, roles, intent)
         findings += problems
     plan = ServicePlan(
-        service=service,
-        namespace=args.namespace,
-        labels=args.labels,
-        annotations=args.annotations,
-        roles=roles,
-        routing=routing,
-        groups=args.groups,
-        gangs=gangs,
+        meta=meta,
         shape=shape,
+        roles=roles,
+        gangs=gangs,
         rollout=args.rollout,
         wait=args.wait,
-        findings=(),
-        operations=plan_operations(service, args, roles, routing),
+        routing=routing,
+        operations=plan_operations(service, args, shape, roles, routing),
         model=plan_model_cache(service, args),
     )
     return BuiltService(args, plan, tuple(built), tuple(findings))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.operations.operations import operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.devices import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.pd_sidecar import sidecar_access
+from fusioninfer_pulumi.routing.pool import serving_service
 from fusioninfer_pulumi.routing.routing_plan import routing_objects
 from fusioninfer_pulumi.schemas.kind_schema import Part, kind_schema
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
-from fusioninfer_pulumi.topology.service_topology import serving_service
 
 
-def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
+def render(plan: ServicePlan) -> tuple[Manifest, ...]:
     """Return every object of a service.
 
     Args:
@@ -35,31 +35,30 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     problems = errors(plan.findings)
     if problems:
         raise InvalidServiceError(problems)
-    others = (*_entry_objects(plan), *operations(plan, plan.routing, plan.operations))
-    return (*workloads(plan), *map(_normal, others))
+    return (*workloads(plan), *map(_normal, _routing_and_operations(plan)))
 
 
-def _entry_objects(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Yield the objects that route requests to the pods."""
+def _routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
     if plan.has_serving_service:
-        yield serving_service(plan)
+        yield serving_service(plan.meta, plan.roles, plan.shape)
     if plan.routing is not None:
-        yield from routing_objects(plan, plan.routing)
+        yield from routing_objects(plan.meta, plan.routing, plan.roles)
+    yield from operations(plan.meta, plan.routing, plan.operations)
 
 
-def _normal(manifest: dict[str, Any]) -> dict[str, Any]:
+def _normal(manifest: Manifest) -> Manifest:
     """Return an object without the fields that users have set to null."""
     part = Part(manifest["apiVersion"], manifest["kind"])
     return normalize_part(manifest, part) if kind_schema(*part[:2]) is not None else manifest
 
 
-def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+def workloads(plan: ServicePlan) -> Iterator[Manifest]:
     """Yield PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
     for gang in plan.gangs:
-        yield pod_group(plan, gang)
+        yield pod_group(plan.meta, gang)
     running = [role for role in plan.roles if role.replicas]
-    handing = (role.pods.kv for role in running)
-    yield from sidecar_access(plan, [kv.sidecar for kv in handing if kv and kv.sidecar])
-    yield from resource_claim_templates(plan, [role.args for role in running])
-    yield from model_cache(plan, plan.model)
-    yield from leader_worker_sets(plan)
+    transfers = (role.pods.kv for role in running)
+    yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])
+    yield from resource_claim_templates(plan.meta, [role.args for role in running])
+    yield from model_cache(plan.meta, plan.model)
+    yield from leader_worker_sets(plan.meta, plan.shape, plan.roles)

@@ -1,16 +1,28 @@
-"""The plan of one service."""
+"""The plan of one service, and its capacity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
+from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan, Routing
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.capacity_model import (
+    Capacity,
+    NodePool,
+    RoleDemand,
+    capacity,
+    group_capacity,
+    pools_for_gpus,
+)
+from fusioninfer_pulumi.topology.gang import GangPlan, gang_form, gang_minima, required_replicas
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class RoleMemory(Protocol):
@@ -71,10 +83,17 @@ class RoleEngine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServicePlan(Topology):
+class ServicePlan:
     """The plan of one service, from which its Kubernetes objects are built.
 
     Attributes:
+        meta: Its name and namespace, and metadata of all its objects.
+        shape: What the service is, as its spec says.
+        roles: Roles that run pods, in the order of the spec.
+        gangs: The gang of the service, or one for each serving group, which differ only in their
+            names. Empty if pods are scheduled one by one or none exist.
+        rollout: The `rollout` settings as the user wrote them.
+        wait: What an update waits for.
         routing: How requests reach the pods; None without a router role: they come to the Service.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
@@ -84,13 +103,48 @@ class ServicePlan(Topology):
         engines: Engines of these containers.
     """
 
+    meta: ServiceMeta
+    shape: ServiceShape
+    roles: tuple[RolePlan, ...]
+    gangs: tuple[GangPlan, ...]
+    rollout: RolloutArgs
+    wait: WaitArgs
     routing: Routing | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
     memory: Mapping[str, RoleMemory] = field(default_factory=dict)
     presets: tuple[PresetValue, ...] = ()
     engines: tuple[RoleEngine, ...] = ()
+
+    @property
+    def service(self) -> str:
+        """Kubernetes name of the service."""
+        return self.meta.service
+
+    @property
+    def namespace(self) -> Any:
+        """Namespace of every object; may be an Output."""
+        return self.meta.namespace
+
+    def in_namespace(self, namespace: str) -> ServicePlan:
+        """Return the plan with all objects in another namespace."""
+        return replace(self, meta=replace(self.meta, namespace=namespace))
+
+    @property
+    def gang(self) -> GangPlan | None:
+        """The gang, of the first serving group if there are several; None without gangs."""
+        return self.gangs[0] if self.gangs else None
+
+    @property
+    def total_pods(self) -> int:
+        """Pods of all serving roles."""
+        return sum(role.total_pods for role in self.roles)
+
+    @property
+    def total_accelerators(self) -> int:
+        """Accelerators of all serving roles."""
+        return sum(role.total_accelerators for role in self.roles)
 
     @property
     def picker(self) -> PickerPlan | None:
@@ -112,3 +166,29 @@ class ServicePlan(Topology):
             self.routing is None
             or not (self.routing.args.picks_endpoints or self.routing.is_routed)
         )
+
+
+def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
+    """Return the capacity for each number of free accelerators.
+
+    The nodes have the size of the largest pod.
+    """
+    largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
+    return [compute_capacity(plan, pools_for_gpus(count, largest)) for count in gpus]
+
+
+def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
+    """Return the capacity on node pools whose accelerators are all free."""
+    minima = required_replicas(plan.roles, gang_minima(plan.gang))
+    demands = [
+        RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
+        for role in plan.roles
+    ]
+    form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
+    if plan.shape.groups is not None:
+        running = group_capacity(demands, form, pools, plan.shape.groups)
+    else:
+        running = capacity(demands, form, pools)
+    # The nodes' places in the network are unknown here.
+    bound_to_network = plan.gang is not None and plan.gang.topology is not None
+    return replace(running, exact=False) if bound_to_network else running

@@ -165,9 +165,9 @@ def _pairing(
     """Return the settings that P/D pods share; None without a picker that pairs them."""
     if intent is None or not shape.is_prefill_decode or not intent.pairs:
         return None
-    _, family, _ = choose_epp_image(
-        (), shape.routers[0].endpoint_picker or EndpointPickerArgs(), intent
-    )
+    assert shape.router is not None, "only a router role has an intent"
+    picker = shape.router.endpoint_picker or EndpointPickerArgs()
+    _, family, _ = choose_epp_image((), picker, intent)
     if family is None:
         # The router's plan rejects the image; the pods are built for the default endpoint picker.
         family = find_family(DEFAULT_PD_IMAGE)

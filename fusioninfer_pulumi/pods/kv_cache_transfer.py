@@ -15,7 +15,6 @@ from fusioninfer_pulumi.engines.engine import (
     Argument,
     EngineCommand,
     Transfer,
-    TransferRequest,
 )
 from fusioninfer_pulumi.engines.engine_commands import serving_port
 from fusioninfer_pulumi.engines.launchers import RAY_PORT
@@ -146,13 +145,8 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
             )
             message = f"{message}; write the arguments yourself"
             return Transfer(), [error(ENGINE_UNKNOWN, field, message)]
-        asked = TransferRequest(
-            prefills=ctx.role.component_type is ComponentType.PREFILLER,
-            connector=args.connector,
-            role=args.role.value if args.role is not None else None,
-            extra_config=args.extra_config,
-        )
-        made = engine.kv_cache.transfer(command, asked, offloading)
+        prefills = ctx.role.component_type is ComponentType.PREFILLER
+        made = engine.kv_cache.transfer(command, args, offloading, prefills=prefills)
         return made, [finding.under(*field) for finding in made.findings]
     asks = args is not None or ctx.pairing is None
     if engine is not None and offloading is not None and asks:
@@ -244,7 +238,7 @@ def _edited(
         if not arguments:
             return pods, []
         flags = ", ".join(argument.names[0] for argument in arguments)
-        message = f"{flags} cannot be set in it: {problem}; write the command as a list"
+        message = f"{flags} cannot be set in it: {problem}"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     note = edited.note if edited is not None else None

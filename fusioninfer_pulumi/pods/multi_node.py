@@ -7,9 +7,9 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
-from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.command_editing import EditError, missing
 from fusioninfer_pulumi.engines.engine_commands import serving_port
-from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT, LaunchError
+from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
@@ -79,8 +79,10 @@ def _completed(
     problems = [finding.at(*pod.command_path) for finding in refused]
     if problems:
         return pod, problems
-    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
-    added = missing(command, [*wanted.values(), *in_ray])
+    backend = command.engine.ray_data_backend
+    if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
+        wanted["ray"] = backend
+    added = missing(command, list(wanted.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)
@@ -110,9 +112,10 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         # Arguments that must be quoted or checked have to be known.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
+            for pod in (pods.user_pods if ctx.launcher in WRAPPING else [leader])
             for key in ("command", "args")
-            if has_output(leader.user_container.get(key))
-            for at in output_paths(leader.user_container[key], (*leader.container_path, key))
+            if has_output(pod.user_container.get(key))
+            for at in output_paths(pod.user_container[key], (*pod.container_path, key))
         ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
@@ -133,8 +136,10 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             worker.command, ctx.launcher, ctx.nodes, is_leader=False, retry=retry
         )
         return pods.put(worker.with_command(edited)), []
-    except LaunchError as problem:
-        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
+    except EditError as problem:
+        by_hand = "or set launcher: none and write the leader's and the workers' commands yourself"
+        message = f"{problem}, {by_hand}"
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
 
 
 def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:

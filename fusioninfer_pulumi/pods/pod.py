@@ -223,7 +223,7 @@ class Pod:
         try:
             return self.with_command(edit(self.command, arguments, model=model)), []
         except EditError as why:
-            message = f"{problem}: {why}; write the command as a list{instead}"
+            message = f"{problem}: {why}{instead}"
             return self, [error(COMMAND_NOT_EDITABLE, self.command_path, message)]
 
     def conflict_findings(

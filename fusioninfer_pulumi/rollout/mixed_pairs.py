@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, LoadFailure
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import (
     PairState,
@@ -17,8 +17,8 @@ from fusioninfer_pulumi.engines.handshake import (
     pair_revision,
 )
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = _PREFILL, _DECODE = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -62,7 +62,7 @@ def read_pair_lws(
 def describe_mixed_pairs(
     before: Sequence[PairLws],
     after: Sequence[PairLws],
-    plan: Topology | None = None,
+    plan: ServicePlan | None = None,
     *,
     prefers_pairs: bool = False,
 ) -> Iterator[str]:
@@ -104,7 +104,8 @@ def describe_mixed_pairs(
             if verdict.state is PairState.COMPATIBLE:
                 continue
             engine = decode.command.engine
-            setting = engine and engine.kv_cache.missing_recompute_setting(decode.command)
+            fails = engine and engine.kv_cache.load_failure(decode.command) is LoadFailure.FAILS
+            setting = engine.kv_cache.recompute_setting if engine and fails else ""
             remedy = f"before this update, add {setting}" if setting else ""
             clients = verdict.clients or "it is unknown whether decode can use these KV caches"
             key = verdict.state.value, clients, remedy, verdict.source
@@ -135,10 +136,10 @@ def _changed(
 
 
 def _find_advice(
-    before: Sequence[PairLws], after: Sequence[PairLws], plan: Topology, *, prefers_pairs: bool
+    before: Sequence[PairLws], after: Sequence[PairLws], plan: ServicePlan, *, prefers_pairs: bool
 ) -> str | None:
     """Return advice against mixed pairs, maybe empty; None if the update creates none."""
-    if plan.groups is not None:
+    if plan.shape.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
         )

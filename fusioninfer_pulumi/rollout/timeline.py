@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
     Fail,
@@ -31,7 +32,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     step,
 )
 from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 _HOUR = 3600
 
@@ -130,7 +130,7 @@ class Timeline:
 
 
 def timeline(
-    plan: Topology,
+    plan: ServicePlan,
     changes: Mapping[str, LwsChange],
     removed: Sequence[tuple[str, LwsSize]] = (),
 ) -> Timeline:
@@ -154,7 +154,7 @@ class _World:
         begun: Those that began a change after the last row.
     """
 
-    plan: Topology
+    plan: ServicePlan
     changes: Mapping[str, LwsChange]
     removed: Sequence[tuple[str, LwsSize]]
     registered: set[str] = field(default_factory=set)

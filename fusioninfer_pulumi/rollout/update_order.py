@@ -29,15 +29,14 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
 )
 from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
     LwsPlan,
     RolePlan,
     RoleRollout,
     resolve_max_unavailable,
-    resolve_rollout,
 )
-from fusioninfer_pulumi.topology.service_topology import Topology
 
 
 @dataclass(frozen=True)
@@ -80,25 +79,25 @@ class LwsStep:
         return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
 
 
-def by_group(plan: Topology) -> bool:
+def by_group(plan: ServicePlan) -> bool:
     """Return whether the serving groups of a service change as a whole."""
-    return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
+    return plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None
 
 
-def group_rollout(plan: Topology) -> RoleRollout:
+def group_rollout(plan: ServicePlan) -> RoleRollout:
     """Return the rollout settings of serving groups, which count groups instead of replicas."""
     rollout = plan.rollout
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(
         rollout.strategy or RolloutStrategy.ROLLING,
-        resolve_max_unavailable(limit, plan.groups or 0),
+        resolve_max_unavailable(limit, plan.shape.groups or 0),
         0,
         rollout.partition or 0,
         rollout.timeout or DEFAULT_TIMEOUT,
     )
 
 
-def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
+def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
     """Return how many replicas of a role, in each serving group, are required.
 
     These are the lowest ordinals, which the scheduler places first.
@@ -106,7 +105,7 @@ def count_required_ordinals(plan: Topology, role: RolePlan) -> int:
     return min(required_replicas([role], gang_minima(plan.gang))[role.name], role.group_replicas)
 
 
-def find_pair_changes(plan: Topology, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
+def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
     Empty where the pair revision is unknown. Also empty where replicas join or leave a gang: they
@@ -124,7 +123,7 @@ def find_pair_changes(plan: Topology, before: Mapping[str, tuple[str, str]]) -> 
 
 
 def update_order(
-    plan: Topology, pair_changes: Mapping[str, bool] | None = None
+    plan: ServicePlan, pair_changes: Mapping[str, bool] | None = None
 ) -> tuple[LwsStep, ...]:
     """Return the LeaderWorkerSets of a service in the order in which an update changes them.
 
@@ -157,13 +156,13 @@ def update_order(
     return tuple(sorted(steps, key=sort_key))
 
 
-def has_pair_stages(plan: Topology, pair_changes: Mapping[str, bool]) -> bool:
+def has_pair_stages(plan: ServicePlan, pair_changes: Mapping[str, bool]) -> bool:
     """Return whether each decode pod finds a prefill pod of its pair revision during the update."""
     return bool(_pair_stages(plan, update_order(plan), pair_changes))
 
 
 def _pair_stages(
-    plan: Topology, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
+    plan: ServicePlan, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
 ) -> dict[str, int]:
     """Return the stages in which prefill and decode change to another pair revision, by name.
 
@@ -179,7 +178,7 @@ def _pair_stages(
         step.rollout.strategy is RolloutStrategy.ROLLING and not step.whole
         for step in (*prefill, *decode)
     )
-    if plan.groups is not None or not decode or not rolling:
+    if plan.shape.groups is not None or not decode or not rolling:
         return {}
     kept = [step.name for step in prefill if step.frozen and step.name in pair_changes]
     old = [
@@ -195,8 +194,8 @@ def _pair_stages(
     return stages | {name: 2 for name in old if name not in early}
 
 
-def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
-    rollout, required = resolve_rollout(plan.rollout, role), count_required_ordinals(plan, role)
+def _step(plan: ServicePlan, role: RolePlan, planned: LwsPlan) -> LwsStep:
+    rollout, required = role.rollout, count_required_ordinals(plan, role)
     whole, count = plan.shape.layout is Layout.PER_ROLE, len(planned.replicas)
     grouped = by_group(plan)
     ordinal = planned.replicas[0].index

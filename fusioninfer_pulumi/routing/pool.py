@@ -1,4 +1,4 @@
-"""The InferencePool and the InferenceModelRewrite: plans and objects."""
+"""What requests are sent to: the Service, or the InferencePool with its InferenceModelRewrite."""
 
 from __future__ import annotations
 
@@ -8,12 +8,41 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
+from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.topology.role_plan import RolePlan
+
+
+def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
+    """Return the reference of a route to the Service.
+
+    Its port is that of the first role that receives requests; roles scaled to zero come last.
+    """
+    entries = [role for role in roles if role.component_type in shape.entry_types]
+    running = [role for role in entries if role.replicas]
+    port = (running or entries)[0].pods.port
+    return {"kind": "Service", "name": object_names.serving_service(service), "port": port}
+
+
+def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
+    """Build the Service, which selects leaders only, and no prefill pods where decode is separate.
+
+    Routes without an endpoint picker lead to it.
+    """
+    selector = {labels.SERVICE: meta.service, labels.LWS_WORKER_INDEX: "0"}
+    types = shape.entry_types
+    if len(types) == 1:
+        selector[labels.COMPONENT_TYPE] = types[0].value
+    reference = service_reference(meta.service, roles, shape)
+    name, port = reference["name"], reference["port"]
+    ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
+    spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
+    named = metadata(meta, name, {labels.SERVICE: meta.service})
+    return build_object("v1", "Service", named, spec=spec)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from fusioninfer_pulumi.routing.pool import (
     plan_rewrites,
     pool_reference,
     pooled_types,
+    service_reference,
 )
 from fusioninfer_pulumi.routing.service_gateway import (
     GatewayPlan,
@@ -58,7 +59,6 @@ from fusioninfer_pulumi.routing.service_gateway import (
     plan_gateway,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-from fusioninfer_pulumi.topology.service_topology import Topology, service_reference
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,8 @@ def plan_routing(
 
     The findings say why the endpoint picker cannot be planned.
     """
-    router, namespace = shape.routers[0], args.namespace
+    router, namespace = shape.router, args.namespace
+    assert router is not None
     position = args.roles.index(router)
     at: Location = ("roles", position)
     picks = router.picks_endpoints
@@ -204,13 +205,15 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     )
 
 
-def routing_objects(topology: Topology, routing: Routing) -> Iterator[Manifest]:
+def routing_objects(
+    meta: ServiceMeta, routing: Routing, roles: Sequence[RolePlan]
+) -> Iterator[Manifest]:
     """Build the objects of a router role, but for the Service of one without an endpoint picker.
 
     The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
     follows everything that it leads to.
     """
-    meta, picker = router_meta(topology, routing.name), routing.picker
+    meta, picker = router_meta(meta, routing.name), routing.picker
     if picker is not None:
         yield from _picker_objects(meta, picker, routing.implementation.epp_protocol)
     if routing.gateway is not None:
@@ -224,7 +227,7 @@ def routing_objects(topology: Topology, routing: Routing) -> Iterator[Manifest]:
         yield from extras(meta, epp, routing.backend, ports[0], routing.served)
     if routing.args.reference_grants:
         yield from reference_grants(meta, routing.grants)
-    policy, roles = routing.network_policy, topology.roles
+    policy = routing.network_policy
     if policy is None:
         return
     if picker is not None:

@@ -87,7 +87,6 @@ def plan_gangs(
     roles: Sequence[RolePlan],
     scheduling: SchedulingStrategyArgs,
     shape: ServiceShape,
-    groups: int | None = None,
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one for each of its serving groups.
 
@@ -124,11 +123,11 @@ def plan_gangs(
         replica_label=layout.replica_label,
         native=native,
     )
-    if groups is None:
+    if shape.groups is None:
         return (whole,)
     return tuple(
         replace(whole, pod_group=object_names.pod_group(service, group), group=group)
-        for group in range(groups)
+        for group in range(shape.groups)
     )
 
 

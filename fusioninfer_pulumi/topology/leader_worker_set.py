@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RestartPolicy, SubGroupPolicyType
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.pods.pod_metadata import role_labels, scheduling_group
-from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan, resolve_rollout
-from fusioninfer_pulumi.topology.service_topology import Topology
+from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
@@ -22,17 +22,21 @@ SUB_GROUP_TYPE = "subGroupPolicyType"
 DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 
-def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
+def leader_worker_sets(
+    meta: ServiceMeta, shape: ServiceShape, roles: Iterable[RolePlan]
+) -> Iterator[Manifest]:
     """Yield the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
-    for role in plan.roles:
+    for role in roles:
         for lws in role.lws:
-            yield _leader_worker_set(plan, role, lws)
+            yield _leader_worker_set(meta, shape, role, lws)
 
 
-def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
-    queue = {} if plan.shape.local_queue is None else {labels.KUEUE_QUEUE: plan.shape.local_queue}
+def _leader_worker_set(
+    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
+) -> Manifest:
+    queue = {} if shape.local_queue is None else {labels.KUEUE_QUEUE: shape.local_queue}
     own_labels = {
-        **role_labels(plan, role.args),
+        **role_labels(meta, role.args),
         **_lws_labels(planned, role.pods.revision),
         **queue,
     }
@@ -40,20 +44,20 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
         own_labels[labels.PAIR_REVISION] = role.pods.pair_revision
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
-        "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),
+        "leaderWorkerTemplate": _leader_worker_template(meta, shape, role, planned),
     }
     if planned.ordinal is None:
-        spec["rolloutStrategy"] = _rollout_strategy(plan, role)
+        spec["rolloutStrategy"] = _rollout_strategy(role)
     if role.args.startup_policy is not None:
         spec["startupPolicy"] = role.args.startup_policy.value
     if role.args.network_config is not None:
         spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
-    return build_object(API_VERSION, KIND, metadata(plan, planned.name, own_labels), spec=spec)
+    return build_object(API_VERSION, KIND, metadata(meta, planned.name, own_labels), spec=spec)
 
 
-def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
+def _rollout_strategy(role: RolePlan) -> Manifest:
     """Return the rolling update of a LeaderWorkerSet with several replicas."""
-    rollout = resolve_rollout(plan.rollout, role)
+    rollout = role.rollout
     at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
     return {
         "type": "RollingUpdate",
@@ -65,7 +69,9 @@ def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
     }
 
 
-def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
+def _leader_worker_template(
+    meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
+) -> Manifest:
     built: Manifest = {"size": role.nodes}
     policy = restart_policy(role)
     if policy is not None:
@@ -77,14 +83,18 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) ->
         )
 
     if role.nodes > 1:
-        built["leaderTemplate"] = _for_lws(plan, role.leader_template, role, planned)
+        built["leaderTemplate"] = _for_lws(meta, shape, role.leader_template, role, planned)
     # LeaderWorkerSet creates a group's only pod from the worker template.
-    built["workerTemplate"] = _for_lws(plan, role.worker_template, role, planned)
+    built["workerTemplate"] = _for_lws(meta, shape, role.worker_template, role, planned)
     return built
 
 
 def _for_lws(
-    plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: LwsPlan
+    meta: ServiceMeta,
+    shape: ServiceShape,
+    template: Mapping[str, Any],
+    role: RolePlan,
+    planned: LwsPlan,
 ) -> Manifest:
     """Return a role's template with the metadata of one LeaderWorkerSet's pods."""
     metadata = template["metadata"]
@@ -93,11 +103,11 @@ def _for_lws(
     spec = template["spec"]
     if "schedulingGroup" in spec:
         if planned.group is not None:
-            spec = {**spec, "schedulingGroup": scheduling_group(plan.service, planned.group)}
-    elif plan.shape.needs_gang:
+            spec = {**spec, "schedulingGroup": scheduling_group(meta.service, planned.group)}
+    elif shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
-            gang[labels.GROUP_NAME] = object_names.pod_group(plan.service, planned.group)
+            gang[labels.GROUP_NAME] = object_names.pod_group(meta.service, planned.group)
         finished["annotations"] = {**metadata["annotations"], **gang}
     return {"metadata": finished, "spec": spec}
 

@@ -59,6 +59,29 @@ class LwsPlan:
 
 
 @dataclass(frozen=True)
+class RoleRollout:
+    """The rolling update settings of one role, with defaults.
+
+    Attributes:
+        max_unavailable: Replicas that the update may make unavailable.
+        max_surge: Replicas that the update may start in addition to the existing ones.
+        partition: Replicas with lower ordinals keep their pod template.
+        timeout: How long the update of one replica may take.
+    """
+
+    strategy: RolloutStrategy
+    max_unavailable: int
+    max_surge: int
+    partition: int
+    timeout: str
+
+    @property
+    def parallel_limit(self) -> int | None:
+        """Required replicas that may change at the same time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
+
+
+@dataclass(frozen=True)
 class RolePlan:
     """A role that runs pods.
 
@@ -70,6 +93,7 @@ class RolePlan:
             scaled to zero.
         nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
+        service_rollout: The service's `rollout` settings, which those of the role override.
         scaled_externally: Whether an autoscaler sets the replicas of its only LeaderWorkerSet;
             only with layout PerRole.
     """
@@ -80,6 +104,7 @@ class RolePlan:
     lws: tuple[LwsPlan, ...]
     nodes: int
     launcher: Launcher | None
+    service_rollout: RolloutArgs
     scaled_externally: bool = False
 
     @cached_property
@@ -147,22 +172,56 @@ class RolePlan:
         """Accelerators of all replicas."""
         return self.replica_accelerators * len(self.replicas)
 
+    @cached_property
+    def rollout(self) -> RoleRollout:
+        """The role's rolling update settings, else the service's, else the defaults."""
+        strategy = self.rollout_setting("strategy") or RolloutStrategy.ROLLING
+        timeout = self.rollout_setting("timeout") or DEFAULT_TIMEOUT
+        if self.service_rollout.level is RolloutLevel.GROUP:
+            # `maxUnavailable` counts groups, so all replicas of a group may change together.
+            return RoleRollout(strategy, max(self.group_replicas, 1), 0, 0, timeout)
+        limit = self.rollout_setting("max_unavailable")
+        # A LeaderWorkerSet with several replicas counts its own; those of one replica count
+        # together.
+        whole = self.lws and self.lws[0].ordinal is None
+        count = self.group_replicas if whole else len(self.replicas)
+        return RoleRollout(
+            strategy,
+            resolve_max_unavailable(1 if limit is None else limit, count),
+            _resolve_max_surge(self.rollout_setting("max_surge") or 0, count),
+            self.rollout_setting("partition") or 0,
+            timeout,
+        )
 
-def plan_role(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) -> RolePlan:
+    def rollout_setting(self, field: str) -> Any:
+        """Return the role's value of a `rollout` field, else the service's; None for neither."""
+        value = None if self.args.rollout is None else getattr(self.args.rollout, field)
+        return getattr(self.service_rollout, field) if value is None else value
+
+    def locate_rollout_field(self, field: str) -> Location:
+        """Return the location of a `rollout` field that the user set, here or for the service."""
+        alias = RoleRolloutArgs.model_fields[field].alias or field
+        is_own = self.args.rollout is not None and getattr(self.args.rollout, field) is not None
+        return ("roles", self.position, "rollout", alias) if is_own else ("rollout", alias)
+
+
+def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
     """Plan the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
+    groups = ctx.shape.groups
     indexes = [None] if groups is None else range(groups)
     return RolePlan(
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        lws=tuple(lws for group in indexes for lws in _lws(ctx, layout, group)),
+        lws=tuple(lws for group in indexes for lws in _lws(ctx, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
+        service_rollout=rollout,
         scaled_externally=ctx.role.autoscaling is not None,
     )
 
 
-def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]:
+def _lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
     service, role = ctx.meta.service, ctx.role
     replicas = tuple(
         ReplicaPlan(
@@ -173,7 +232,7 @@ def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]
         )
         for index in range(role.replicas)
     )
-    if layout is Layout.PER_REPLICA or not replicas:
+    if ctx.shape.layout is Layout.PER_REPLICA or not replicas:
         return tuple(
             LwsPlan(replica.name, replica.task, (replica,), replica.index, group)
             for replica in replicas
@@ -183,62 +242,6 @@ def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]
     )
 
 
-@dataclass(frozen=True)
-class RoleRollout:
-    """The rolling update settings of one role, with defaults.
-
-    Attributes:
-        max_unavailable: Replicas that the update may make unavailable.
-        max_surge: Replicas that the update may start in addition to the existing ones.
-        partition: Replicas with lower ordinals keep their pod template.
-        timeout: How long the update of one replica may take.
-    """
-
-    strategy: RolloutStrategy
-    max_unavailable: int
-    max_surge: int
-    partition: int
-    timeout: str
-
-    @property
-    def parallel_limit(self) -> int | None:
-        """Required replicas that may change at the same time, None for all."""
-        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
-
-
-def resolve_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
-    """Return the role's settings, else the service's, else the defaults."""
-    strategy = rollout_setting(service, role, "strategy") or RolloutStrategy.ROLLING
-    timeout = rollout_setting(service, role, "timeout") or DEFAULT_TIMEOUT
-    if service.level is RolloutLevel.GROUP:
-        # `maxUnavailable` counts groups, so all replicas of a group may change together.
-        return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
-    limit = rollout_setting(service, role, "max_unavailable")
-    # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
-    whole = role.lws and role.lws[0].ordinal is None
-    count = role.group_replicas if whole else len(role.replicas)
-    return RoleRollout(
-        strategy,
-        resolve_max_unavailable(1 if limit is None else limit, count),
-        resolve_max_surge(rollout_setting(service, role, "max_surge") or 0, count),
-        rollout_setting(service, role, "partition") or 0,
-        timeout,
-    )
-
-
-def rollout_setting(service: RolloutArgs, role: RolePlan, field: str) -> Any:
-    """Return a role's value of a `rollout` field, else the service's; None if neither is set."""
-    value = None if role.args.rollout is None else getattr(role.args.rollout, field)
-    return getattr(service, field) if value is None else value
-
-
-def locate_rollout_field(role: RolePlan, field: str) -> Location:
-    """Return the location of a `rollout` field that the user wrote, of the role or the service."""
-    alias = RoleRolloutArgs.model_fields[field].alias or field
-    is_own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-    return ("roles", role.position, "rollout", alias) if is_own else ("rollout", alias)
-
-
 def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
     """Return a count, or a percentage of the replicas rounded down, at least 1."""
     if isinstance(limit, int):
@@ -246,7 +249,7 @@ def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
 
 
-def resolve_max_surge(limit: int | str, replicas: int) -> int:
+def _resolve_max_surge(limit: int | str, replicas: int) -> int:
     """Return a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
     if isinstance(limit, str):
         limit = -(-replicas * int(limit.removesuffix("%")) // 100)

@@ -135,7 +135,7 @@ def test_findings_are_printed_as_json(
     actual = json.loads(printed("json", tmp_path, monkeypatch, capsys))
     places = [(entry["rule"], entry["file"], entry["line"], entry["path"]) for entry in actual]
     assert ("out-of-range", "bad.yaml", 9, "roles[0].replicas") in places
-    assert ("invalid-format", "bad.yaml", 15, "metadata.labels") in places
+    assert ("invalid-format", "bad.yaml", 16, "metadata.labels[a b]") in places
 
 
 def test_findings_are_printed_as_workflow_commands(

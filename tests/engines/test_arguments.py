@@ -26,7 +26,7 @@ LAUNCH = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
 def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
     container = {"image": image, "command": LAUNCH if "sglang" in image else SERVE, **more}
     container["args"] = words.split() if isinstance(words, str) else words
-    return check_arguments(read_command(container), read_plain_variables(container))
+    return list(check_arguments(read_command(container), read_plain_variables(container)))
 
 
 def told(image: str, words: str | list[str], **more: Any) -> list[str]:
@@ -131,7 +131,7 @@ def test_a_script_that_installs_another_release_leaves_it_open() -> None:
     script = "pip install vllm==0.33.0 && exec vllm serve m --kv-offloading-size 4"
     container = {"image": VLLM + "0.11.0", "command": ["sh", "-c", script]}
     assert find_known_release(read_command(container)) is None
-    assert check_arguments(read_command(container), {}) == []
+    assert list(check_arguments(read_command(container), {})) == []
 
 
 RIGHT = [
@@ -160,6 +160,9 @@ RIGHT = [
     (SGLANG + "0.5.3", "--cuda-graph-bs 1 2 4 --tp-size=2"),
     (SGLANG + "0.5.10", "--context-length 8k"),
     (VLLM + "0.7.0", "--unknown-in-those-days 1"),
+    (VLLM + "0.11.0", "--task embed"),
+    (SGLANG + "0.5.23", "--enable-dp-attention"),
+    ("vllm/vllm-openai:latest", "--dtype fp16"),
     ("me/vllm:v1", "--swap-space 4 --max-num-seqs 8"),
     ("vllm/vllm-openai:latest", "--swap-space 4 --kv-offloading-size 4"),
 ]
@@ -183,10 +186,8 @@ WRONG = [
     (VLLM + "0.33.0", "--swap-space 4", ["error argument-removed args.0"]),
     (VLLM + "0.33.0", "--no-enable-lora-bias", ["error argument-removed args.0"]),
     (VLLM + "0.11.0", "--kv-offloading-size 4", ["error release-without-feature args.0"]),
-    (VLLM + "0.11.0", "--task embed", ["info argument-deprecated args.0"]),
     (SGLANG + "0.5.20", "--stream-output", ["error argument-removed args.0"]),
     (SGLANG + "0.5.20", "--cuda-graph-bs 1 2", ["error argument-removed args.0"]),
-    (SGLANG + "0.5.23", "--enable-dp-attention", ["info argument-deprecated args.0"]),
     # Values.
     (VLLM + "0.11.0", "--max-num-seqs", ["error argument-value-invalid args.0"]),
     (VLLM + "0.11.0", "--max-num-seqs --port 1", ["error argument-value-invalid args.0"]),
@@ -207,7 +208,7 @@ WRONG = [
     (SGLANG + "0.5.3", "--attention-backend flash", ["error argument-value-invalid args.0"]),
     # Releases that are not known.
     ("vllm/vllm-openai:latest", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
-    ("vllm/vllm-openai:latest", "--dtype fp16", ["warning argument-value-invalid args.0"]),
+    ("vllm/vllm-openai:latest", "--sharded-all-of-it 1", ["info argument-unknown args.0"]),
     ("vllm/vllm-openai:latest", "--max-num-seqs", ["warning argument-value-invalid args.0"]),
     ("me/vllm:v1", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
     (VLLM + "0.99.0", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),

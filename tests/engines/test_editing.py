@@ -46,7 +46,7 @@ SCRIPTS = [
     .replace('","', '\\",\\"').replace('"}"', '\\"}"'),
     'vllm serve m "--port 8000"',
     "set -e\ncd / &&\nvllm serve m \\\n  --port 8000 \\\n",
-    "if false; then vllm serve a; else vllm serve b; fi",
+    "if false; then exit 1; else vllm serve b; fi",
     "vllm serve \"$@\"",
     "vllm serve m --port",
 ]  # fmt: skip
@@ -134,6 +134,7 @@ def test_complete_command_line_is_not_edited() -> None:
         ({"image": "mine:1", "command": ["/serve"]}, "name neither vLLM nor SGLang"),
         ({"command": ["sh", "-c", "cat <<E\nE\nvllm serve m"]}, "a here-document"),
         ({"command": ["sh", "-c", "/start.sh"]}, "starts neither vLLM nor SGLang"),
+        ({"command": ["sh", "-c", "vllm serve a || vllm serve b"]}, "in several places"),
     ],
 )
 def test_no_flag_is_set_where_its_place_is_not_known(container: dict[str, Any], why: str) -> None:

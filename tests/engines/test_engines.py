@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -91,30 +90,6 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
 def test_unknown_connectors_are_not_checked(command: EngineCommand) -> None:
     assert command.engine is not None
     assert command.engine.kv_cache.check_connector(command) == []
-
-
-@pytest.mark.parametrize(
-    ("connector", "tag", "releases"),
-    [
-        ("LMCacheMPConnector", "v0.11.0", "v0.11.1 or later"),
-        ("SharedStorageConnector", "v0.32.0", "before v0.13.0"),
-        ("MooncakeConnector", "v0.11.0", "v0.13.0 or later"),
-        ("P2pNcclConnector", "v0.24.0", "before v0.24.0"),
-    ],
-)
-def test_connector_the_release_lacks_is_reported(connector: str, tag: str, releases: str) -> None:
-    message = f"vLLM {tag} has no {connector} and stops; it needs vLLM {releases}"
-    settings = {"kv_connector": connector, "kv_role": "kv_both"}
-    inner = {"kv_connector_extra_config": {"connectors": [settings]}}
-    outer = {"kv_connector": "MultiConnector", "kv_role": "kv_both", **inner}
-    for text in (settings, outer):
-        command = vllm([FLAG, json.dumps(text)], tag)
-        assert command.engine is not None
-        found = said(command.engine.kv_cache.check_connector(command))
-        assert ("warning", (FLAG,), message) in found
-    other = vllm([FLAG, json.dumps(settings)], "v0.13.0" if "later" in releases else "v0.12.0")
-    assert other.engine is not None
-    assert other.engine.kv_cache.check_connector(other) == []
 
 
 NO_RAY = (

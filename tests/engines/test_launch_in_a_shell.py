@@ -103,7 +103,7 @@ SCRIPTS = [
      ["serve", "a  b", "-tp", "2"]),
     ("vllm serve m \\\n  -tp 2 \\\n", ["serve", "m", "-tp", "2"]),
     ("true;\nvllm serve m \\\n", ["serve", "m"]),
-    ("if false; then vllm serve a; else vllm serve b; fi", ["serve", "b"]),
+    ("if false; then exit 1; else vllm serve b; fi", ["serve", "b"]),
     ("for m in a; do vllm serve $m; done", ["serve", "a"]),
     ("run() { vllm serve \"$@\"; }\nrun x y", ["serve", "x", "y"]),
     ("vllm serve m & wait", ["serve", "m"]),

@@ -44,7 +44,7 @@ def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any],
     whole = list(render(plan))
     # What a router builds has golden files of its own; it leaves the workloads as they are.
     assert [each for each in whole if each in objects] == objects
-    golden(name, objects if plan.shape.routers else whole)
+    golden(name, objects if plan.shape.router else whole)
 
 
 def test_partial_gang_renders_golden_objects(

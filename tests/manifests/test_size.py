@@ -10,7 +10,7 @@ from samples import container, nodes, plan_of, prefill_decode, role, service, te
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
 
 def built(manifest: dict[str, Any]) -> tuple[int, float]:

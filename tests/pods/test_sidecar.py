@@ -148,11 +148,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sidecar": {"enabled": False, "args": []}},
-        "sidecar.args: has no effect: the sidecar is not enabled; remove it",
+        "sidecar.args: has no effect with enabled: false; remove it",
     ),
     ({"enginePort": 8000}, ("enginePort: must differ from the pool's port 8000, on which the "
                            "sidecar listens")),
-    ({"enginePort": 5600}, "enginePort: must differ from sideChannelPort, got 5600 for both"),
     ({"sharedMemory": "much"}, ("sharedMemory: must be a Kubernetes quantity such as 8, 500m or "
                                '16Gi, got "much"')),
 ]  # fmt: skip

@@ -39,12 +39,14 @@ def test_replicas_in_their_gang_are_never_rejected(plan: ServicePlan, data: Any)
 
 @given(plans(), st.data())
 def test_all_at_once_is_rejected_only_for_partition(plan: ServicePlan, data: Any) -> None:
-    roles = [replace(role, args=role.args.model_copy(update={"rollout": None}))
-             for role in plan.roles]  # fmt: skip
     order = plan.rollout.role_order
     rollout = RolloutArgs(strategy=RolloutStrategy.ALL_AT_ONCE, role_order=order)
     if plan.shape.layout is Layout.PER_ROLE:
         rollout = RolloutArgs(strategy=RolloutStrategy.RECREATE, role_order=order)
+    roles = [
+        replace(role, args=role.args.model_copy(update={"rollout": None}), service_rollout=rollout)
+        for role in plan.roles
+    ]
     plan = replace(plan, roles=tuple(roles), rollout=rollout)
     assert not check_gang_joins(plan, running(plan, data, gang=""))
 

@@ -201,7 +201,7 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
     # In a role, those that others wait for begin in the order of the update. Serving groups with
     # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
     begun = list(dict.fromkeys(shown))
-    for each in plan.roles if plan.groups is None else ():
+    for each in plan.roles if plan.shape.groups is None else ():
         turns = [
             name for name in begun if steps[name].role == each.name and steps[name].blocks_others
         ]

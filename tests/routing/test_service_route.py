@@ -55,7 +55,6 @@ def test_route_has_the_port_of_the_engine() -> None:
         ({"endpointPickerConfig": "plugins: []\n"}, "endpointPickerConfig"),
         ({"pool": {"protect": True}}, "pool"),
         ({"modelRewrites": [{"models": ["a"], "targets": [{"model": "b"}]}]}, "modelRewrites"),
-        ({"endpointPicker": {**OFF, "logVerbosity": 4}}, "endpointPicker.logVerbosity"),
         ({"httproute": {**ROUTE, "split": [{"service": "next", "weight": 1}]}}, "httproute.split"),
     ],
 )

@@ -80,7 +80,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "a certificate without TLS": (
         routed(endpointPicker={"tls": {"enabled": False, "secretName": "s"}}),
-        [f"{PICKER}.tls.secretName: has no effect without TLS; remove it"],
+        [f"{PICKER}.tls.secretName: has no effect with enabled: false; remove it"],
     ),
     "wrong resources": (
         routed(endpointPicker={"resources": {"requests": {"cpu": "much"}}}),
@@ -105,9 +105,10 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
              "endpointPicker.image; remove it here"),
             (f"{PICKER}.template.spec.containers[0].resources: conflicts with "
              "endpointPicker.resources; remove it here"),
-            f"{PICKER}.template.metadata.labels.app: is set by fusioninfer-pulumi; remove it",
+            (f"{PICKER}.template.metadata.labels.app: is set by fusioninfer-pulumi or "
+            "LeaderWorkerSet; remove it"),
             (f"{PICKER}.template.metadata.labels[fusioninfer.io/service]: is set by "
-            "fusioninfer-pulumi; remove it"),
+            "fusioninfer-pulumi or LeaderWorkerSet; remove it"),
         ],
     ),
     "a template of another shape": (
@@ -232,12 +233,10 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         ],
     ),
     "peers that match nobody": (
-        routed(networkPolicy={"gateway": [{}, {"pods": {}}]}),
+        routed(networkPolicy={"gateway": [{"podSelector": {}}, {"pods": {}}]}),
         [
             ("roles[0].networkPolicy.gateway[1].pods: unknown key; allowed: ipBlock, "
             "namespaceSelector, podSelector"),
-            ("roles[0].networkPolicy.gateway[0]: must contain one of podSelector, "
-            "namespaceSelector, ipBlock"),
         ],
     ),
     "a policy without the gateway": (

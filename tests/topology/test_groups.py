@@ -23,7 +23,7 @@ from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
 STORY = {
     "prefill": {"replicas": 1, "multinode": nodes(2, launcher="none")},

@@ -19,8 +19,8 @@ from samples import (
     warnings,
 )
 
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.topology.capacity_model import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 

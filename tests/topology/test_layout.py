@@ -22,9 +22,9 @@ from samples import (
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.rollout.update_order import next_lws, update_order
 from fusioninfer_pulumi.topology.role_plan import LwsPlan
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
 
 PER_ROLE = {"layout": "PerRole"}
 WIDE = {"template": template(container(gpus="8")), "multinode": nodes(2, launcher="none")}

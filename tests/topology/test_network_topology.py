@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered
 
-from fusioninfer_pulumi.topology.service_topology import compute_capacity_for_gpus
+from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
 HARD = {"mode": "hard", "highestTierAllowed": 1}
 

@@ -134,7 +134,7 @@ def service_request(
     """Return what a plan requests, and the assignments that are feasible for it by itself."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Each serving group starts by itself; a minimum is that of one of them.
-    minima, groups = required_replicas(plan.roles, gang_minima(plan.gang)), plan.groups or 1
+    minima, groups = required_replicas(plan.roles, gang_minima(plan.gang)), plan.shape.groups or 1
     roles = []
     for role in plan.roles:
         claims = claimed_devices(plan.service, role, classes)

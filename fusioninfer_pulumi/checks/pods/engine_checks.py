@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.engine import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
@@ -74,11 +73,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # several ranks, such as Neuron devices.
     counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
     # Accelerators that do not fit `parallelism` are an error of that field.
-    if (
-        counted
-        and not has_invalid_sizes(ctx.role)
-        and explain_shortage(ctx.role, command, have) is None
-    ):
+    if counted and explain_shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_image(command, ctx.launcher):
@@ -131,15 +126,14 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    if not has_invalid_sizes(ctx.role):
-        reasons = (
-            explain_shortage(ctx.role, pods.command, accelerators(pod.template))
-            for pod in pods.all
-            if has_one_rank_per_accelerator(pod.template)
-        )
-        reason = next((reason for reason in reasons if reason is not None), None)
-        if reason is not None:
-            yield error(ACCELERATORS_TOO_FEW, at, reason)
+    reasons = (
+        explain_shortage(ctx.role, pods.command, accelerators(pod.template))
+        for pod in pods.all
+        if has_one_rank_per_accelerator(pod.template)
+    )
+    reason = next((reason for reason in reasons if reason is not None), None)
+    if reason is not None:
+        yield error(ACCELERATORS_TOO_FEW, at, reason)
     rejected = engine.check_sizes(args)
     yield from (finding.under(*at) for finding in rejected)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not rejected:
@@ -175,13 +169,6 @@ def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str |
     explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
     equals = "=" if over or " x " in explicit else "needs"
     return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
-
-
-def has_invalid_sizes(role: RoleArgs) -> bool:
-    """Whether the sizes of a role conflict, so that the accelerators they need are unknown."""
-    args = role.parallelism
-    count = role.multinode.node_count if role.multinode is not None else None
-    return args is not None and any(size_findings((), args, count))
 
 
 TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")

@@ -175,9 +175,7 @@ SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
-    command, engine = pods.command, pods.command.engine
-    checked = engine is not None and engine.checks_shared_memory(command, ctx.launcher)
-    shares = checked or _ranks_in_pod(pods, ctx) > 1
+    shares = _ranks_in_pod(pods, ctx) > 1
     for pod in pods.user_pods:
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         # Ranks on TPUs and Neuron devices do not share memory.

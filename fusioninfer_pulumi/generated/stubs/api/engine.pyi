@@ -32,8 +32,6 @@ class EngineArgs(SpecModel):
     version: ReleaseText | None
     "Release, such as `0.32.0`; by default the one that this version of the library uses, which\n    `plan` prints."
 
-MAX_TARGET_PORTS: int
-
 class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
 
@@ -62,6 +60,4 @@ class ParallelismArgs(SpecModel):
     @property
     def sized(self) -> bool: ...
     @property
-    def determines_pod_count(self) -> bool: ...
-    @property
-    def pods(self) -> int: ...
+    def pods(self) -> int | None: ...

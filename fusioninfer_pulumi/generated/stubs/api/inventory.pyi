@@ -7,13 +7,7 @@ from typing import Literal
 
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import (
-    Bytes,
-    Count,
-    LabelMap,
-    PositiveCount,
-    Text,
-)
+from fusioninfer_pulumi.api.field_types import Bytes, Count, LabelKey, LabelMap, PositiveCount, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
@@ -79,7 +73,7 @@ class InventoryArgs(SpecModel):
     """
 
     def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
-    pool_label: Text | None
+    pool_label: LabelKey | None
     "Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`\n    set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their\n    `labels`."
     pools: list[NodePoolArgs]
     "The pools. Among equally suitable pools the first is used."

@@ -9,10 +9,10 @@ from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
     Count,
-    PodPart,
+    ImageOrOutput,
     Port,
     PositiveCount,
-    StringOrOutput,
+    Resources,
     Text,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
@@ -43,7 +43,7 @@ class SidecarArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
     enabled: bool
     "Whether to add the sidecar; otherwise the pods serve as their template defines."
-    image: StringOrOutput | None
+    image: ImageOrOutput | None
     "Image; by default the one released with the endpoint picker. May be an Output."
     family: str | None
     "Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by\n    default the endpoint picker's."
@@ -51,7 +51,7 @@ class SidecarArgs(SpecModel):
     "Protocol; by default the one that matches the engine's connector."
     ssrf_protection: bool | None
     "Whether prompts are sent only to pods of the service's pool, even if a client's header names\n    another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The\n    sidecar then reads the pool and the pods, with its own ServiceAccount and Role."
-    resources: PodPart | None
+    resources: Resources | None
     "Resources of its container, replacing the default requests."
     args: list[str] | None
     "Additional command-line flags; flags that the library sets are rejected."

@@ -12,12 +12,15 @@ from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
     Duration,
+    ImageOrOutput,
     NameOrOutput,
     PodPart,
     PositiveCount,
+    Resources,
     StringOrOutput,
     Text,
     TextOrOutput,
+    WebAddressOrOutput,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
@@ -60,7 +63,7 @@ class S3Args(SpecModel):
     "Key of the Secret that holds the access key ID."
     secret_access_key_key: Text
     "Key of the Secret that holds the secret access key."
-    endpoint: TextOrOutput | None
+    endpoint: WebAddressOrOutput | None
     "URL of an S3-compatible store other than AWS; may be an Output."
     region: TextOrOutput | None
     "Region of the bucket; may be an Output."
@@ -69,9 +72,9 @@ class LoraAdapterArgs(SpecModel):
     """A LoRA adapter."""
 
     def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
-    name: Text
+    name: str
     "Adapter name in requests."
-    uri: Text
+    uri: ModelUri
     "Source of the adapter, in the formats of the model's `uri`."
 
 class LoraArgs(SpecModel):
@@ -91,13 +94,13 @@ class FetcherArgs(SpecModel):
     """The container that downloads models: in the warm-up Job, or as an init container."""
 
     def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
-    image: StringOrOutput
+    image: ImageOrOutput
     "Image; KServe's storage-initializer by default. May be an Output."
     command: list[str]
     "Command; the source and the target directory are appended as arguments."
     env: list[PodPart]
     "Additional environment variables, such as proxies or mirrors."
-    resources: PodPart | None
+    resources: Resources | None
     "Resources, replacing the default requests (100m CPU, 512Mi memory)."
     security_context: PodPart | None
     "Security context, replacing the default: unprivileged, user 1000."
@@ -153,7 +156,7 @@ class ModelArgs(SpecModel):
     """The model: mounted or downloaded in every serving pod, and passed to the engine."""
 
     def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
-    uri: Text
+    uri: ModelUri
     "`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."
     name: Text | None
     "Model name in requests. Default: the repository name for `hf://`, else the service's name."
@@ -203,3 +206,5 @@ class ModelSource:
 
 def parse_model_uri(uri: str) -> ModelSource | None: ...
 def hub_name(uri: str) -> str | None: ...
+
+ModelUri = Text

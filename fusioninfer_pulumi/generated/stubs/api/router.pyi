@@ -8,11 +8,12 @@ from typing import Any
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
+    ImageOrOutput,
     OnOff,
     PodPart,
     Port,
     PositiveCount,
-    StringOrOutput,
+    Resources,
     TextOrOutput,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
@@ -54,13 +55,13 @@ class EndpointPickerArgs(SpecModel):
     def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
     enabled: bool
     "Whether there is an endpoint picker. Without it the route leads to a Service, which ignores\n    caches and queues, and there is no InferencePool."
-    image: StringOrOutput | None
+    image: ImageOrOutput | None
     "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."
     family: str | None
     "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."
     replicas: PositiveCount
     "Number of pods. With several, one is the leader and the others are on standby."
-    resources: PodPart | None
+    resources: Resources | None
     "Resources of its container, replacing the default requests."
     template: PodPart | None
     "Overrides of its pod template, merged into the generated one: mappings by key, lists of named\n    items (containers, volumes, env) by name. Its container is named `epp`."

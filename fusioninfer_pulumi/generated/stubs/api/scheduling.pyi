@@ -6,7 +6,7 @@ import enum
 
 from typing_extensions import Unpack
 
-from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
@@ -75,7 +75,7 @@ class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
     def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
-    scheduler_name: SchedulerName | None
+    scheduler_name: Text | None
     "Scheduler of the pods. Default: `volcano` for a gang (`default-scheduler` with `backend:\n    Native`), else the cluster's default."
     queue: NameOrOutput | None
     "Volcano queue, Volcano's `default` if not set; with `backend: Kueue` the LocalQueue, which is\n    required. May be an Output."
