@@ -16,7 +16,7 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
-from e2e.rejections import Change, in_lws, in_pod_group, in_templates, rejected, warned_of
+from e2e.rejections import Change, in_lws, in_pod_group, in_templates, rejected
 from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
@@ -161,10 +161,6 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
         service.becomes(case.bound)
 
 
-def test_pods_without_requests_are_warned_of() -> None:
-    warned_of(unplaceable({}), "no container requests resources")
-
-
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
     rejected(annotated(STORY, TOPOLOGY, "rack"), "applies only to leaders")
@@ -173,25 +169,6 @@ def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, name
     service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))
     service.becomes(FULL)
     assert {p["metadata"]["name"] for p in service.pods() if "affinity" in p["spec"]} == LEADERS
-
-
-@pytest.mark.proves("Several exclusive subgroups in a replica are never placed in a gang")
-@pytest.mark.parametrize("where", [in_lws, in_templates])
-def test_several_exclusive_subgroups_are_never_placed(
-    cluster: Cluster, namespace: str, where: Any
-) -> None:
-    key = labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
-    policy = {"subGroupSize": 2}
-    several = inputs.service("svc", inputs.role("a", "worker", 1, 4, subGroupPolicy=policy))
-    rejected(annotated(several, key, "rack"), "several subgroups")
-    add_racks(cluster, 4, 8)
-    service = LiveService(cluster, namespace, several)
-    service.apply(change=where(annotate(key, "rack")))
-    service.becomes({"a-0": 0})
-    single = inputs.service("one", inputs.role("a", "worker", 2, 2, subGroupPolicy=policy))
-    alone = LiveService(cluster, namespace, annotated(single, key, "rack"))
-    alone.apply()
-    alone.becomes({"a-0": 2, "a-1": 2})
 
 
 @pytest.mark.proves("With a minimum of 0 for every role the PodGroup completes at once")

@@ -25,14 +25,12 @@ from fusioninfer_pulumi.findings import (
     Rule,
     error,
     format_path,
-    info,
     shown,
     warning,
 )
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.epp import load_metrics
 from fusioninfer_pulumi.rules.common import (
-    CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     INVALID_FORMAT,
@@ -316,8 +314,6 @@ def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if idle is not None and idle >= args.min_replicas:
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
-    # Those of `target` are external ones.
-    apis = {"external.metrics.k8s.io"} if args.target is not None and not keda else set()
     for index, metric in enumerate(args.metrics):
         field, value = ("query", metric.query) if keda else ("name", metric.name)
         where = (*at, "metrics", index, field)
@@ -326,15 +322,6 @@ def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         elif not keda and ("/" in value or "%" in value):
             message = f"must be the name of a metric, without / and %, got {shown(value)}"
             yield error(INVALID_FORMAT, where, message)
-        if not keda:
-            external = metric.source is MetricSource.EXTERNAL
-            apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
-    if apis:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            (*at, "metrics"),
-            f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
-        )
 
 
 _RATIO = ("prefillDecodeRatio",)

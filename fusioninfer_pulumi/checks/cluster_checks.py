@@ -231,9 +231,8 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
                     where = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
-                    user_field, exact = find_user_field(
-                        dry_run.in_rendered(at), dry_run.rendered, plan
-                    )
+                    rendered_field = (*dry_run.template, *at)
+                    user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
                     yield Reference(api, kind, where, name), user_field, exact
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines.argument_tables import load_argument_table, pars
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_files import model_files
@@ -25,7 +25,6 @@ from fusioninfer_pulumi.presets.model_catalogue import (
     model_bytes,
 )
 from fusioninfer_pulumi.rules.common import (
-    CLUSTER_MUST_HAVE,
     FIELD_WITHOUT_EFFECT,
     RELEASE_WITHOUT_FEATURE,
     STATED_TWICE,
@@ -39,24 +38,14 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 def model_findings(built: BuiltService) -> Iterator[Finding]:
     """Check how the pods get the service's model, and the claim that caches it."""
     args, service, model = built.args, built.plan.service, built.args.model
-    files = model_files(service, model) if model is not None else None
-    if model is None or files is None:
+    if model is None or model.cache is None or model_files(service, model) is None:
         return
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
-    if files.images:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            ("model", "uri"),
-            "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
-            "feature gate ImageVolume, and by default from 1.35 on",
-        )
     pods = groups * sum(role.replicas * role.nodes for role in roles)
-    cache = model.cache
-    if cache is None:
-        return
-    if cache.storage is not None:
-        yield from _access(cache.storage.access_modes, roles, pods)
-        size = cache.storage.size
+    storage = model.cache.storage
+    if storage is not None:
+        yield from _access(storage.access_modes, roles, pods)
+        size = storage.size
         weights = model.size or model_bytes(model, hub_name(model.uri) or "")
         if weights is not None and quantity.parse(size) < quantity.parse(weights):
             amount = f"{quantity.parse(weights) / 2**30:.0f} GiB"

@@ -28,12 +28,11 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
-    CLUSTER_MUST_HAVE,
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
@@ -173,19 +172,14 @@ def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check `groupPairing`."""
-    at, intent, groups = parts.at, parts.intent, parts.spec.groups
-    pairing = epp.args.group_pairing
-    field = (*at, "endpointPicker", "groupPairing")
-    generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
-    if pairing is not None and not generated:
-        why = (
-            "the service has no groups"
-            if groups is None
-            else "the configuration is your own"
-            if intent.strategy is None
-            else f"the strategy is {intent.strategy.value}, which pairs nothing"
+    pairs = parts.intent.strategy is Strategy.PD_DISAGGREGATION and parts.spec.groups is not None
+    if epp.args.group_pairing is not None and not pairs:
+        yield error(
+            FIELD_WITHOUT_EFFECT,
+            (*parts.at, "endpointPicker", "groupPairing"),
+            f"has no effect: requires groups and strategy {Strategy.PD_DISAGGREGATION.value}; "
+            "remove it",
         )
-        yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
 
 
 def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -208,17 +202,6 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
             yield warning(FLAG_UNKNOWN, (index,), message)
-
-
-def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Name the kind that the release requires."""
-    if epp.family.needs_inference_objective_crd:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            (*parts.at, "endpointPicker", "image"),
-            f"{epp.family.name} requires the kind InferenceObjective "
-            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
-        )
 
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
@@ -335,5 +318,4 @@ CHECKS: tuple[Check, ...] = (
     _pairing,
     _arguments,
     model_rewrite_findings,
-    _advice,
 )

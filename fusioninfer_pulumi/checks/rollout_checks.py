@@ -11,23 +11,20 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
     WaitLevel,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
-from fusioninfer_pulumi.rollout.update_order import count_required_ordinals, group_rollout
+from fusioninfer_pulumi.rollout.update_order import group_rollout
 from fusioninfer_pulumi.rules.common import (
-    CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-UPDATE_NEEDS_ROOM = Rule("update-needs-room")
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
 STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
 MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
-UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-replicas")
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
@@ -149,7 +146,6 @@ def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     surge = role.rollout_setting("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    rolling = rollout.strategy is RolloutStrategy.ROLLING
     if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
@@ -172,60 +168,11 @@ def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
-    if surge and not rolling:
+    if surge and rollout.strategy is not RolloutStrategy.ROLLING:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             role.locate_rollout_field("max_surge"),
             f"has no effect with strategy {rollout.strategy.value}",
-        )
-    if rolling and role.replicas:
-        yield from _surge(plan, role)
-    if rollout.strategy is not RolloutStrategy.RECREATE and len(role.replicas) > 1:
-        yield from _optional(plan, role)
-        if not rolling or rollout.max_unavailable > 1:
-            field = "max_unavailable" if rolling else "strategy"
-            yield info(
-                CLUSTER_MUST_HAVE,
-                role.locate_rollout_field(field),
-                "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
-                "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
-                "from 1.37); otherwise one after the other",
-            )
-
-
-def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
-    rollout = role.rollout
-    if not rollout.max_surge:
-        return
-    if rollout.partition:
-        yield warning(
-            UPDATE_NEEDS_ROOM,
-            role.locate_rollout_field("max_surge"),
-            "LeaderWorkerSet keeps the additional replicas until partition is 0, got "
-            f"{rollout.partition}",
-        )
-    more = f"{rollout.max_surge} more of {role.name}"
-    accelerators = rollout.max_surge * role.replica_accelerators
-    room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    # Additional replicas have the highest ordinals, which are updated first, regardless of
-    # maxUnavailable.
-    if plan.shape.needs_gang:
-        yield warning(
-            UPDATE_NEEDS_ROOM,
-            role.locate_rollout_field("max_surge"),
-            f"an update needs {room}: LeaderWorkerSet starts them first, and waits until they run",
-        )
-
-
-def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
-    count, required = role.group_replicas, count_required_ordinals(plan, role)
-    if required < count:
-        yield warning(
-            UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS,
-            ("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
-            f"with layout: PerRole an update of {role.name} needs capacity for all {count} "
-            "replicas: LeaderWorkerSet starts with the highest one and stops if that never runs; "
-            "lower replicas before an update, or use layout: PerReplica",
         )
 
 

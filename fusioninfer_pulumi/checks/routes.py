@@ -5,124 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
 from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.pods.prefill_decode import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
     Rule,
-    closest_name,
     error,
-    shown,
     warning,
 )
-from fusioninfer_pulumi.routing.endpoint import refusal, select_listeners
 from fusioninfer_pulumi.routing.gateway_implementations import (
-    IMPLEMENTATIONS,
-    UNKNOWN,
-    EppTls,
     Implementation,
     SeveralPools,
 )
-from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.routing.service_gateway import find_implementation
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
-FAILURE_MODE_IGNORED = Rule("failure-mode-ignored")
-GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
-LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
-PICKER_TLS_REQUIRED = Rule("picker-tls-required")
-
-
-def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
-    """Warn if the gateway ignores `failureMode`."""
-    picker = parts.args.endpoint_picker
-    if not parts.args.picks_endpoints or picker is None:
-        return
-    gateway = find_implementation(parts.args)
-    if picker.failure_mode is FailureMode.FAIL_OPEN and gateway.honours_failure_mode is False:
-        yield warning(
-            FAILURE_MODE_IGNORED,
-            (*parts.at, "endpointPicker", "failureMode"),
-            f"{gateway.name} ignores FailOpen and always drops requests while the endpoint picker "
-            "does not respond (FailClose)",
-        )
 
 
 def gateway_findings(parts: Routing) -> Iterator[Finding]:
     """Check the Gateway; `parents` are the names of the Gateways that the route attaches to."""
-    at, args, gateway = parts.at, parts.args, parts.gateway
-    parents = {parent.name for parent in parts.parents}
-    named = args.gateway.implementation if args.gateway is not None else None
-    known = find_implementation(args)
-    meant = closest_name(named or "", IMPLEMENTATIONS, cutoff=0.8) if known is UNKNOWN else None
-    # Names of other gateways differ from known ones by a word.
-    if named is not None and meant is not None and abs(len(meant) - len(named)) < 2:
-        yield warning(
-            GATEWAY_IMPLEMENTATION_UNKNOWN,
-            (*at, "gateway", "implementation"),
-            f"unknown implementation {shown(named)}, so only the route is generated; did you mean "
-            f"{meant}?",
-        )
+    gateway, parents = parts.gateway, {parent.name for parent in parts.parents}
     if gateway is not None and gateway.name not in parents:
         yield warning(
             ROUTE_WITHOUT_GATEWAY,
-            (*at, "httproute", "parentRefs"),
+            (*parts.at, "httproute", "parentRefs"),
             f"do not include the service's own Gateway {gateway.name}, so nothing attaches to it; "
             "remove them, or add it",
         )
-    tls = (args.endpoint_picker or EndpointPickerArgs()).tls
-    if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
-        always = known.epp_tls is EppTls.ALWAYS
-        make_finding = error if always else warning
-        yield make_finding(
-            PICKER_TLS_REQUIRED,
-            (*at, "endpointPicker", "tls", "enabled"),
-            f"{known.name} uses TLS to the endpoint picker"
-            + ("; remove it" if always else ", unless it is configured otherwise"),
-        )
-
-
-def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
-    """Check the Gateways that the service's own route attaches to.
-
-    An error where no listener allows the route; nothing where the listeners are not known.
-    """
-    if parts.route is None:
-        return
-    namespace, hostnames = parts.spec.namespace, parts.route.hostnames or ()
-    for parent in parts.parents:
-        if parent.listeners is None:
-            continue
-        listeners = select_listeners(parent)
-        if not listeners:
-            yield error(LISTENERS_REFUSE_ROUTE, parent.at, _no_listener(parent))
-            continue
-        refusals = [refusal(parent, listener, namespace, hostnames) for listener in listeners]
-        if all(refusals):
-            reasons = "; ".join(
-                f"{listener['name']}: {reason}"
-                for listener, reason in zip(listeners, refusals, strict=True)
-            )
-            yield error(
-                LISTENERS_REFUSE_ROUTE,
-                parent.at,
-                f"no listener of Gateway {parent.name} accepts the route: {reasons}",
-            )
-
-
-def _no_listener(parent: ParentPlan) -> str:
-    places = (("sectionName", parent.section), ("port", parent.port))
-    wanted = " and ".join(f"{field} {value}" for field, value in places if value is not None)
-    has = ", ".join(f"{listener['name']} {listener['port']}" for listener in parent.listeners or ())
-    return f"Gateway {parent.name} has no listener of {wanted}; it has {has}"
 
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
@@ -351,11 +266,9 @@ Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     pool_findings,
-    failure_mode_findings,
     gateway_findings,
     route_findings,
     several_pools_findings,
     network_policy_findings,
-    route_attachment_findings,
     grant_findings,
 )

@@ -1,7 +1,7 @@
 """The API server's dry run of a service's objects, and of the pods created from them.
 
 The API server accepts a LeaderWorkerSet whose pod templates are invalid, and its replicas then
-never appear. So the StatefulSets and pods that controllers would create are sent as well.
+never appear. So the pods that controllers would create are sent as well.
 """
 
 from __future__ import annotations
@@ -62,32 +62,18 @@ class DryRunObject:
     Attributes:
         manifest: The object.
         rendered: The object of the plan that it is, or that it is made of.
-        template: Location of the pod template in `rendered` that a derived object has.
-        within: Location of that template in `manifest`; empty for the template itself.
+        template: Location of a derived pod's template in `rendered`; empty for `rendered` itself.
     """
 
     manifest: Object
     rendered: Object
-    template: Location | None = None
-    within: Location = ()
+    template: Location = ()
 
     @property
     def name(self) -> str:
         """Kind and name for messages."""
         name = f"{self.rendered['kind']} {self.rendered['metadata']['name']}"
-        return name if self.template is None else f"the {self.manifest['kind']} of {name}"
-
-    def in_rendered(self, location: Location) -> Location:
-        """Translate a location in this object to one in the plan's object."""
-        if self.template is None:
-            return location
-        count = len(self.within)
-        if location[:count] != self.within or location[count : count + 1] not in _OF_TEMPLATES:
-            return self.template
-        return (*self.template, *location[count:])
-
-
-_OF_TEMPLATES = (("metadata",), ("spec",))
+        return f"the Pod of {name}" if self.template else name
 
 
 def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
@@ -189,7 +175,7 @@ def findings_of_answers(
     for dry_run, answers in results:
         for answer in answers or ():
             for words, finding in _of_answer(plan, dry_run, answer):
-                # A template is rejected in its object, its StatefulSet and its pod.
+                # A template is rejected in its object and in its pod.
                 by_field.setdefault((finding.location, words), finding)
     unanswered = sum(answers is None for _, answers in results)
     if unanswered:
@@ -236,7 +222,7 @@ def _rejections(
         place = _indexed(parsed(field), dry_run.manifest)
         if any(place[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, exact = find_user_field(dry_run.in_rendered(place), dry_run.rendered, plan)
+        at, exact = find_user_field((*dry_run.template, *place), dry_run.rendered, plan)
         name = "" if exact or not place else f"{format_path(place)}: "
         lenient = (
             _missing_reference(answer)
@@ -244,7 +230,7 @@ def _rejections(
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
             # It may recognize controllers by their user, and the dry run has another user.
-            or (dry_run.template is not None and _WEBHOOK in answer.words)
+            or (dry_run.template and _WEBHOOK in answer.words)
         )
         make_finding = warning if lenient else error
         message = f"the API server rejects {dry_run.name}: {name}{_shown(words)}"
@@ -350,7 +336,7 @@ def _known(value: Any) -> Any:
 
 
 def _derived(manifest: Object) -> Iterator[DryRunObject]:
-    """Yield the StatefulSets and pods that controllers create from an object."""
+    """Yield the pods that controllers create from an object."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == LEADER_WORKER_SET:
         yield from _of_leader_worker_set(manifest)
@@ -368,7 +354,7 @@ def _derived(manifest: Object) -> Iterator[DryRunObject]:
 
 
 def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
-    """Yield the StatefulSets of a replica and one pod of each, as LeaderWorkerSet 0.9 creates them.
+    """Yield the leader and the last worker of a replica, as LeaderWorkerSet 0.9 creates them.
 
     Its webhook adds variables and addresses to the pods on the server.
     """
@@ -380,7 +366,7 @@ def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
     of_leader = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
-    yield from _stateful(
+    yield _of_stateful_set(
         lws,
         "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
         (name, name, 0),
@@ -388,7 +374,7 @@ def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
         {**annotations, **of_leader},
     )
     if size > 1:
-        yield from _stateful(
+        yield _of_stateful_set(
             lws,
             "workerTemplate",
             (leader, name if shared else leader, size - 1),
@@ -397,50 +383,30 @@ def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
         )
 
 
-def _stateful(
+def _of_stateful_set(
     lws: Object,
     key: str,
     names: tuple[str, str, int],
     selector: Mapping[str, str],
     annotations: Mapping[str, str],
-) -> Iterator[DryRunObject]:
-    """Yield a StatefulSet with a template of a LeaderWorkerSet, and its last pod.
+) -> DryRunObject:
+    """Build a pod of a StatefulSet with a template of a LeaderWorkerSet.
 
-    `names` are that of the StatefulSet and of its Service, and the last ordinal: 0 for leaders,
-    those of workers begin with 1.
+    `names` are that of the StatefulSet and of its Service, and the pod's ordinal.
     """
-    stateful_set, subdomain, last = names
-    at: Location = ("spec", "leaderWorkerTemplate", key)
-    labels = {**selector, f"{_LWS}/template-revision-hash": _HASH}
-    template = _labelled(lws["spec"]["leaderWorkerTemplate"][key], labels, annotations)
-    manifest = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {
-            # Under the name of the live one it would be judged as a change of its selector.
-            "name": f"{stateful_set}-{_HASH}",
-            "namespace": lws["metadata"].get("namespace"),
-            "labels": dict(selector),
-        },
-        "spec": {
-            "serviceName": subdomain,
-            "replicas": max(1, last),
-            "podManagementPolicy": "Parallel",
-            "template": template,
-            "selector": {"matchLabels": dict(selector)},
-        },
-    }
-    yield DryRunObject(manifest, lws, at, ("spec", "template"))
-    name = f"{stateful_set}-{last}"
-    ordinal = {
+    stateful_set, subdomain, ordinal = names
+    name = f"{stateful_set}-{ordinal}"
+    pod_labels = {
+        **selector,
+        f"{_LWS}/template-revision-hash": _HASH,
         "statefulset.kubernetes.io/pod-name": name,
-        "apps.kubernetes.io/pod-index": str(last),
+        "apps.kubernetes.io/pod-index": str(ordinal),
         "controller-revision-hash": f"{stateful_set}-{_HASH}",
     }
-    owner = "apps/v1", "StatefulSet", stateful_set
-    pod = _pod(lws, _labelled(template, ordinal, {}), name, owner)
+    template = _labelled(lws["spec"]["leaderWorkerTemplate"][key], pod_labels, annotations)
+    pod = _pod(lws, template, name, ("apps/v1", "StatefulSet", stateful_set))
     pod["spec"] |= {"hostname": name, "subdomain": subdomain}
-    yield DryRunObject(pod, lws, at)
+    return DryRunObject(pod, lws, ("spec", "leaderWorkerTemplate", key))
 
 
 def _labelled(

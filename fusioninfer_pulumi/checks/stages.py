@@ -32,11 +32,9 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.port_findings,
     resource_checks.accelerator_findings,
-    resource_checks.claim_and_limit_findings,
     engine_checks.parallelism_findings,
     resource_checks.offloading_findings,
     prefill_decode.transfer_findings,
-    prefill_decode.event_findings,
     prefill_decode.sidecar_findings,
     ports.startup_findings,
     resource_checks.memory_findings,

@@ -33,12 +33,12 @@ from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     ENGINE_UNKNOWN,
+    FIELD_REQUIRED,
     PODS_DERIVED,
     STATED_TWICE,
     TAKEN_BY_TEMPLATE,
 )
 
-KV_EVENTS_TOPIC = Rule("kv-events-topic")
 ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
@@ -171,7 +171,7 @@ def _events(
     if topic is None:
         if command.served_names is None:
             message = "is required: the arguments do not name the model"
-            return [], [error(KV_EVENTS_TOPIC, (*field, "topic"), message)]
+            return [], [error(FIELD_REQUIRED, (*field, "topic"), message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
     return [command.engine.events_argument(args.endpoint, topic)], []
 

@@ -129,7 +129,6 @@ class Implementation:
     Attributes:
         gateway_class: The GatewayClass that it is usually installed with.
         picker_tls: How it speaks to the endpoint picker.
-        honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None if unknown.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
@@ -141,7 +140,6 @@ class Implementation:
     name: str
     gateway_class: str
     epp_tls: EppTls
-    honours_failure_mode: bool | None = True
     route_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
@@ -165,7 +163,6 @@ IMPLEMENTATIONS = {
             # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
             # FailureModeAllow is always false (:314).
             EppTls.ALWAYS,
-            honours_failure_mode=False,
             several_pools=SeveralPools.NO,
             proxies=_envoy_gateway,
             is_envoy_gateway=True,
@@ -185,7 +182,6 @@ IMPLEMENTATIONS = {
             "gke",
             "gke-l7-regional-external-managed",
             EppTls.BY_DEFAULT,
-            honours_failure_mode=None,
             # Load balancers reject the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,

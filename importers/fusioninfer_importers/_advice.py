@@ -10,7 +10,6 @@ _ALL = {
         "the container starts neither vLLM nor SGLang, but needs generated arguments; start it "
         "with vllm serve or python3 -m sglang.launch_server"
     ),
-    "gang-all-or-nothing": ("all pods are one gang: none starts until all of them fit"),
     "kv-transfer-disabled": (
         "no KV transfer is configured; unless the engines transfer the KV cache themselves, "
         "decode computes every prompt again"
@@ -24,10 +23,6 @@ _ALL = {
     ),
     "memory-not-checked": ("memory not checked: model, engine release or accelerator is unknown"),
     "reference-grant-missing": ("needs a ReferenceGrant in the referenced namespace; create one"),
-    "update-needs-room-for-optional-replicas": (
-        "an update needs capacity for all replicas: LeaderWorkerSet updates the highest ordinal "
-        "first and stops if it never runs; lower replicas before an update"
-    ),
     "volcano-ignores-claims": (
         "Volcano binds these pods without the devices they claim, so they never start; set "
         "predicate.DynamicResourceAllocationEnable: true in the arguments of its predicates "
@@ -57,9 +52,6 @@ KTHENA = {
 
 MODELPLANE = {
     **_ALL,
-    "decode-without-prefill": (
-        "needs an engine of phase Prefill; add one, or remove serving.mode and phase"
-    ),
     "engine-not-movable": (
         "the sidecar uses port 8000 of decode pods; set another --port for the engine, such as 8001"
     ),
@@ -73,9 +65,6 @@ MODELPLANE = {
     "prefill-decode-without-router": (
         "no router pairs prefill with decode; pass the ModelService of this ModelDeployment too"
     ),
-    "prefill-without-decode": (
-        "needs an engine of phase Decode; add one, or remove serving.mode and phase"
-    ),
     "route-missing": (
         "no route leads to these pods; pass the ModelService of this ModelDeployment too"
     ),
@@ -88,9 +77,6 @@ KSERVE = {
         "presets do (--port 8001)"
     ),
     "max-unavailable-zero": ("must be at least 1, got 0; no update could start; or set maxSurge"),
-    "memory-request-too-small": (
-        "needs more host memory than the container main requests; raise its requests.memory"
-    ),
     "picker-family-unknown": (
         "unknown release, so no configuration can be generated; use a tagged image of llm-d's "
         "endpoint picker"
@@ -110,8 +96,5 @@ KSERVE = {
     "scheduler-without-gangs": (
         "does not schedule gangs, which prefill/decode and replicas of several pods need; use "
         "volcano"
-    ),
-    "shared-memory-too-small": (
-        "needs more of /dev/shm than its volume has; raise its sizeLimit, or remove it"
     ),
 }

@@ -87,7 +87,7 @@ def test_each_distinct_object_is_sent_once() -> None:
     manifest = prefill_decode(decode={"replicas": 7, "multinode": nodes(2)})
     kinds = Counter(item.manifest["kind"] for item in list_dry_run_objects(plan_of(manifest)))
     # One prefiller; a leader and a worker of one decoder of seven.
-    assert (kinds["LeaderWorkerSet"], kinds["StatefulSet"], kinds["Pod"]) == (2, 3, 3)
+    assert (kinds["LeaderWorkerSet"], kinds["Pod"]) == (2, 3)
     assert kinds["PodGroup"] == 1
 
 
@@ -115,13 +115,6 @@ def test_unique_subdomains_of_workers() -> None:
     assert worker["spec"]["subdomain"] == "svc-inference-0-0"
 
 
-def test_stateful_set_has_a_free_name() -> None:
-    (stateful_set,) = objects_of_kind(plan_of(service()), "StatefulSet")
-    assert stateful_set["metadata"]["name"] != "svc-inference-0"
-    template_labels = stateful_set["spec"]["template"]["metadata"]["labels"]
-    assert stateful_set["spec"]["selector"]["matchLabels"].items() <= template_labels.items()
-
-
 def test_picker_pod_is_sent_without_its_account() -> None:
     pickers = [
         item
@@ -143,10 +136,7 @@ def test_rejected_worker_is_reported_at_its_template() -> None:
 
 def test_same_cause_is_reported_once() -> None:
     status = RECORDED["unsupported"]
-    below = {
-        "StatefulSet": "spec.template.",
-        "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.",
-    }
+    below = {"LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate."}
 
     def refuse(manifest: Manifest) -> Reply | None:
         if manifest["kind"] not in ("Pod", *below):
@@ -244,6 +234,11 @@ def rejected(field: str) -> Manifest:
 
 PULLED = pod(container(imagePullPolicy="Always", ports=[{"containerPort": 8000}]))
 SPEC = "roles[0].template.spec"
+WORKER = ".spec.leaderWorkerTemplate.workerTemplate.spec"
+TWICE = {
+    **RECORDED["twice"],
+    "message": RECORDED["twice"]["message"].replace(".spec.template.spec", WORKER),
+}
 
 
 @pytest.mark.parametrize(
@@ -257,8 +252,8 @@ SPEC = "roles[0].template.spec"
         (service(), "Pod", rejected("spec.containers[4].name"), f"{SPEC}.containers",
          "spec.containers[4].name: Required value"),
         # An answer without causes names its field.
-        (PULLED, "StatefulSet", RECORDED["twice"], f"{SPEC}.containers[0].ports",
-         '.spec.template.spec.containers[name="vllm"].ports: duplicate entries for key'),
+        (PULLED, "LeaderWorkerSet", TWICE, f"{SPEC}.containers[0].ports",
+         '.spec.containers[name="vllm"].ports: duplicate entries for key'),
     ],
 )  # fmt: skip
 def test_rejected_field_is_an_error_at_the_users_field(

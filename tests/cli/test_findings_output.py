@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from samples import container, listening, prefill_decode, role, service, template
+from samples import container, listening, role, service, template
 
 from fusioninfer_pulumi.cli.finding_formats import Lines
 from fusioninfer_pulumi.cli.main import main
@@ -83,17 +83,15 @@ def test_rule_that_does_not_exist_is_not_ignored(
 def test_verbose_prints_infos(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pods = template(container(gpus=8))
-    router = {"name": "router", "componentType": "router", "httproute": {}, "gateway": {}}
-    manifest = prefill_decode({"template": pods}, {"template": pods})
-    manifest["spec"]["roles"].append(router)
-    path = written(tmp_path, manifest)
+    node = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    pods = template(container(gpus=8), nodeSelector=node)
+    path = written(tmp_path, service(role(template=pods)))
     main([command, path])
     quiet = capsys.readouterr()
-    assert "gang-all-or-nothing" not in quiet.out + quiet.err
+    assert "memory-not-checked" not in quiet.out + quiet.err
     main([command, path, "--verbose"])
     printed = capsys.readouterr()
-    assert "gang-all-or-nothing" in printed.out + printed.err
+    assert "memory-not-checked" in printed.out + printed.err
 
 
 BAD = """\

@@ -140,7 +140,7 @@ def test_topology_equals_that_of_the_documents(capsys: pytest.CaptureFixture[str
         "minimumGpus": 80,
     }
     assert [row["status"] for row in actual["capacity"]] == ["Full", *["Blocked"] * 4]
-    assert {row["severity"] for row in actual["findings"]} == {"warning", "info"}
+    assert {row["severity"] for row in actual["findings"]} == {"warning"}
 
 
 def test_json_without_gang_and_capacity(capsys: pytest.CaptureFixture[str]) -> None:

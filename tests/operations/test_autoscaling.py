@@ -6,9 +6,8 @@ from typing import Any
 
 from cli.printed import plan_text
 from routed import only
-from samples import nodes, problems, rendered, role, said, service
+from samples import nodes, problems, rendered, role, service
 
-from fusioninfer_pulumi.checks.prerequisite_checks import find_product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
@@ -70,9 +69,3 @@ def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
     manifest = scaled({"minReplicas": 2}, gang, replicas=3, multinode=nodes(2))
     assert problems(manifest) == []
     assert only(manifest, "PodGroup")["spec"]["minMember"] == 4
-
-
-def test_required_metrics_apis_are_reported() -> None:
-    assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
-    (args,) = load(scaled(keda()))
-    assert ("keda.sh/v1alpha1", "ScaledObject") in find_product_needs([plan_service(args)])

@@ -255,10 +255,3 @@ def test_kv_events_topic_names_one_model() -> None:
     line = words(leader(manifest))
     stated = json.loads(line[line.index("--kv-events-config") + 1])
     assert stated["topic"] == "kv@$(POD_IP):8000@one"
-    found = [warning for warning in warnings(manifest) if "kvEvents" in warning]
-    assert found == [
-        (
-            "warning: roles[2].kvEvents.topic: names one model, by default one: endpoint pickers "
-            "find no events for requests for two; set the topic, or serve one name"
-        )
-    ]

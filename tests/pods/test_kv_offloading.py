@@ -50,12 +50,6 @@ def settings(pod: Manifest) -> Any:
     return json.loads(args[args.index("--kv-transfer-config") + 1])
 
 
-def refused(manifest: Manifest) -> str:
-    found = problems(manifest)
-    assert len([each for each in found if "kvCacheOffloading" in each]) == 1, found
-    return found[0]
-
-
 def test_nixl_and_offloading_share_one_connector() -> None:
     both = {"kvTransfer": {}, "template": template(engine())}
     manifest = prefill_decode({**both, "kvCacheOffloading": {"cpu": "8Gi"}}, both)
@@ -86,21 +80,6 @@ def test_sglang_offloading_is_set_per_rank() -> None:
     folder = {"name": "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "value": "/mnt/kv-cache-0"}
     assert serving["env"] == [folder]
     assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["kv-cache-secondary-0"]
-
-
-def test_user_shared_memory_must_be_large_enough() -> None:
-    mounts = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm/"}]}
-
-    def with_volume(limit: str) -> Manifest:
-        volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": limit}}
-        return offloading(None, engine(**mounts), {"volumes": [volume]})
-
-    assert refused(with_volume("1Gi")) == (
-        "roles[0].kvCacheOffloading.cpu: takes 64Gi of /dev/shm, but the volume dshm of "
-        "roles[0].template holds 1Gi; raise its sizeLimit, or remove it"
-    )
-    (pod,) = pod_templates(with_volume("64Gi"))
-    assert [each["name"] for each in pod["spec"]["volumes"]] == ["dshm"]
 
 
 def test_objects_are_exactly_these(golden: Callable[..., Any]) -> None:

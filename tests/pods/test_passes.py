@@ -9,13 +9,10 @@ from typing import Any
 from drawn_services import draw_service
 from full_pods import SERVICES
 from samples import (
-    container,
     plan_of,
-    prefill_decode,
     rendered,
     role,
     service,
-    template,
 )
 
 from fusioninfer_pulumi.api.service_shape import service_shape
@@ -100,16 +97,3 @@ def test_all_lws_of_a_role_share_finished_pods() -> None:
     for body in bodies:
         assert body["leaderTemplate"]["spec"] == plan.roles[0].leader_template["spec"]
         assert body["leaderTemplate"]["spec"] is bodies[0]["leaderTemplate"]["spec"]
-
-
-def test_workers_without_requests_are_a_warning() -> None:
-    pod = template(container(resources={}))
-    several = {"multinode": {"nodeCount": 2}, "template": pod, "kvTransfer": {}}
-    manifest = prefill_decode(decode=several)
-    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
-    plan = plan_of(manifest)
-    assert plan.roles[1].pods.kv is not None
-    assert plan.roles[1].pods.kv.sidecar is not None
-    rule = "gang-pod-without-requests"
-    told = {finding.path for finding in plan.findings if finding.rule == rule}
-    assert "roles[1].template.spec.containers" in told

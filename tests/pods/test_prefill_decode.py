@@ -178,26 +178,6 @@ def test_every_pair_is_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("component_type", "rule"),
-    [("prefiller", "prefill-without-decode"), ("decoder", "decode-without-prefill")],
-)
-def test_half_a_pair_is_warned_of(component_type: str, rule: str) -> None:
-    alone = role("a", component_type, template=template(vllm()))
-    found = [finding for finding in plan_of(service(alone)).findings if finding.rule == rule]
-    assert [(each.severity.value, each.path) for each in found] == [
-        ("warning", "roles[0].componentType")
-    ]
-    beside = plan_of(service(alone, role("w", "worker")))
-    assert rule in {finding.rule for finding in beside.findings}
-
-
-def test_complete_pair_and_workers_have_no_finding() -> None:
-    rules = {finding.rule for finding in plan_of(pair(vllm(), vllm())).findings}
-    assert not rules & {"prefill-without-decode", "decode-without-prefill"}
-    assert "prefill-without-decode" not in {finding.rule for finding in plan_of(service()).findings}
-
-
-@pytest.mark.parametrize(
     ("release", "connector", "expected"),
     [
         ("0.22.1", None, ["kv_both", "kv_both"]),

@@ -17,4 +17,3 @@ def test_gateway_table_matches_implementations() -> None:
     for name, known in IMPLEMENTATIONS.items():
         assert known.gateway_class in rows[name][1]
         assert ("always" in rows[name][2]) == (known.epp_tls is EppTls.ALWAYS)
-        assert ("ignored" in rows[name][3]) == (known.honours_failure_mode is False)

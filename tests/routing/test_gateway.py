@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateways import HOSTS, HTTP, HTTPS, open_to, referenced
+from gateways import HOSTS, HTTP, HTTPS, open_to
 from routed import ROUTE, objects, only, routed
 from samples import problems, said, warnings
 
@@ -88,57 +88,3 @@ def test_gateway_without_routes_is_a_warning() -> None:
 def test_unknown_gateway_has_no_finding(named: str) -> None:
     manifest = routed(gateway={"implementation": named})
     assert not [line for line in said(manifest) if ".gateway.implementation" in line]
-
-
-@pytest.mark.parametrize(
-    ("named", "meant"),
-    [
-        ("Istio", "istio"),
-        ("isito", "istio"),
-        ("GKE", "gke"),
-        ("gkee", "gke"),
-        ("agent-gateway", "agentgateway"),
-        ("nginx_gateway_fabric", "nginx-gateway-fabric"),
-        ("envoy-ai-gatway", "envoy-ai-gateway"),
-    ],
-)
-def test_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
-    (told,) = warnings(routed(gateway={"implementation": named}))
-    assert told.endswith(f"did you mean {meant}?")
-
-
-TLS_OFF = {
-    "envoy-ai-gateway": "roles[0].endpointPicker.tls.enabled: envoy-ai-gateway uses TLS to the "
-    "endpoint picker; remove it",
-    "agentgateway": "roles[0].endpointPicker.tls.enabled: agentgateway uses TLS to the endpoint "
-    "picker; "
-    "remove it",
-    "nginx-gateway-fabric": "warning: roles[0].endpointPicker.tls.enabled: nginx-gateway-fabric "
-    "uses TLS to the endpoint picker, unless it is configured otherwise",
-    "gke": "warning: roles[0].endpointPicker.tls.enabled: gke uses TLS to the endpoint picker, "
-    "unless it "
-    "is configured otherwise",
-    "istio": None,
-    "something": None,
-}
-
-
-@pytest.mark.parametrize("implementation", TLS_OFF)
-def test_tls_to_the_picker_is_as_the_gateway_expects_it(implementation: str) -> None:
-    gateway = {"implementation": implementation}
-    manifest = routed(gateway=gateway, endpointPicker={"tls": {"enabled": False}})
-    told = [line for line in said(manifest) if ".tls" in line]
-    expected = TLS_OFF[implementation]
-    assert told == ([] if expected is None else [expected])
-    assert bool(objects(routed(gateway=gateway), "DestinationRule")) == (implementation == "istio")
-    if implementation == "istio":
-        assert not objects(manifest, "DestinationRule")
-
-
-def test_unknown_listener_is_rejected() -> None:
-    assert problems(referenced(HTTP, namespace="default", sectionName="https", port=443)) == [
-        (
-            "roles[0].gateway.refs[0]: Gateway shared has no listener of sectionName https and "
-            "port 443; it has http 80"
-        )
-    ]

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, only, pair, routed
-from samples import Manifest, listening, problems, role, said
-
-from fusioninfer_pulumi.findings import Severity
+from samples import Manifest, listening, problems, role
 
 SERVICE, TYPE = "fusioninfer.io/service", "fusioninfer.io/component-type"
 LEADERS = {SERVICE: "svc", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
@@ -78,25 +76,7 @@ def test_role_that_could_not_be_read_is_not_missed() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("implementation", "mode", "told"),
-    [
-        (None, None, None),
-        ("istio", "FailOpen", None),
-        ("envoy-ai-gateway", None, None),
-        ("envoy-ai-gateway", "FailOpen", "warning"),
-        ("envoy-ai-gateway", "FailClose", None),
-        ("gke", None, None),
-        ("gke", "FailClose", None),
-    ],
-)
-def test_failure_mode_ignored_by_gateway_is_a_warning(
-    implementation: str | None, mode: str | None, told: str | None
-) -> None:
-    given = {} if mode is None else {"failureMode": mode}
-    gateway = {} if implementation is None else {"implementation": implementation}
-    manifest = routed(endpointPicker=given, gateway=gateway or None)
+@pytest.mark.parametrize("mode", [None, "FailOpen", "FailClose"])
+def test_failure_mode_is_in_the_pool(mode: str | None) -> None:
+    manifest = routed(endpointPicker={} if mode is None else {"failureMode": mode})
     assert pool(manifest)["endpointPickerRef"]["failureMode"] == (mode or "FailOpen")
-    found = [line for line in said(manifest) if ".failureMode" in line]
-    assert [line.partition(":")[0] for line in found] == ([] if told is None else [told])
-    assert Severity.ERROR not in {told}

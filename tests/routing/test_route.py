@@ -234,13 +234,6 @@ def test_service_routed_by_another_has_no_route() -> None:
     assert not warnings(other)
 
 
-def test_listeners_are_checked_for_own_routes_only() -> None:
-    tcp = {"name": "tcp", "port": 80, "protocol": "TCP"}
-    refs = [{"name": "shared", "namespace": "infra", "listeners": [tcp]}]
-    assert problems(routed(gateway={"refs": refs}, httproute={}))
-    assert not problems(routed(gateway={"refs": refs}, httproute={"routedBy": "stable"}))
-
-
 @pytest.mark.parametrize("gateway", GATEWAYS)
 def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     wanted = GATEWAYS[gateway]

@@ -13,7 +13,6 @@ from samples import (
     prefill_decode,
     rendered,
     role,
-    said,
     service,
     template,
     warnings,
@@ -85,8 +84,6 @@ def test_whole_service_is_still_all_or_nothing_by_default() -> None:
         assert compute_capacity_for_gpus(per_role, asked) == compute_capacity_for_gpus(
             per_replica, asked
         )
-    told = said(prefill_decode(**PER_ROLE))
-    assert any("the gang is all-or-nothing: nothing starts before all 3 pods" in t for t in told)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +134,11 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-    stands_still = [warning for warning in warnings(manifest) if "stops if that never" in warning]
-    policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
-    for name, told in zip(("prefill", "decode"), stands_still, strict=True):
-        assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
-    manifest["spec"]["rollout"] = {"strategy": "Recreate"}
-    assert not any("stops if that never" in warning for warning in warnings(manifest))
+
+
+def test_surge_has_no_effect_without_rolling_updates() -> None:
+    (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
+    assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.launchers import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.engines.model_arguments import (
     ACCELERATORS_TOO_FEW,
     check_accelerators,
     is_gated,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
@@ -32,7 +32,7 @@ _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 
 
 def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Report arguments that a script ignores, and arguments in a file."""
+    """Report arguments that a script ignores."""
     for pod in pods.user_pods:
         argv = pod.user_command.argv
         if argv.script_at is None or not isinstance(argv.script, str):
@@ -42,10 +42,6 @@ def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
         if behind and flags and not _POSITIONAL.search(argv.script):
             message = 'the script in command does not read these; move them into it, or add "$@"'
             yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
-    command = pods.command
-    if command.engine is not None and command.readable and command.has(CONFIG_FLAG):
-        message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
-        yield info(ARGUMENTS_UNREADABLE, pods.leader.command_path, message)
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:

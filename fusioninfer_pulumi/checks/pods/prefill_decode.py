@@ -12,11 +12,10 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     OWNED_FLAGS,
     is_unknown,
 )
-from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL, KvConnector
+from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
-from fusioninfer_pulumi.pods.kv_cache_transfer import KV_EVENTS_TOPIC
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
@@ -57,27 +56,6 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{command.engine.transfer_flag} is missing, so no KV cache is transferred from "
             f"prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
-
-
-def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the topic of KV events against what endpoint pickers read."""
-    args, served, at = ctx.role.kv_events, pods.command.served_names, ctx.at("kvEvents", "topic")
-    engine, user_command = pods.command.engine, pods.leader.user_command
-    if args is None or engine is None or user_command.has(KV_EVENTS_FLAG):
-        return
-    if args.topic is None and served is not None and len(set(served)) > 1:
-        # The endpoint picker looks events up by the name that a request asks for.
-        other_names = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
-        yield warning(
-            KV_EVENTS_TOPIC,
-            at,
-            f"names one model, by default {served[0]}: endpoint pickers find no events for "
-            f"requests for {other_names}; set the topic, or serve one name",
-        )
-    topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
-    if topic is not None and topic.count("@") != 2:
-        message = "llm-d's endpoint pickers expect kv@POD@MODEL, and ignore the pod here"
-        yield info(KV_EVENTS_TOPIC, at, message)
 
 
 def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -144,8 +122,6 @@ def _argument_findings(
 
 
 PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")
-PREFILL_WITHOUT_DECODE = Rule("prefill-without-decode")
-DECODE_WITHOUT_PREFILL = Rule("decode-without-prefill")
 PAIRED_SIZES_UNSUPPORTED = Rule("paired-sizes-unsupported")
 KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
@@ -156,11 +132,6 @@ _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",
 )  # fmt: skip
-#: Rules of a role without its other half.
-_ALONE = {
-    ComponentType.PREFILLER: ("decoder", PREFILL_WITHOUT_DECODE),
-    ComponentType.DECODER: ("prefiller", DECODE_WITHOUT_PREFILL),
-}
 
 
 def pair_setting_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
@@ -170,21 +141,11 @@ def pair_setting_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Fin
     may never meet, and other connectors may not need it.
     """
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
-    findings: list[Finding] = []
-    if not all(sides):
-        findings = [_report_unpaired(ctx) for side in sides for ctx, _ in side]
-    for prefiller, decoder in product(*sides):
-        findings += _check_pair(prefiller, decoder)
-    return findings
-
-
-def _report_unpaired(ctx: Context) -> Finding:
-    other, rule = _ALONE[ctx.role.component_type]
-    message = (
-        f"the service has no {other}, so no KV cache is transferred; add one, or use "
-        "componentType worker"
-    )
-    return warning(rule, ctx.at("componentType"), message)
+    return [
+        finding
+        for prefiller, decoder in product(*sides)
+        for finding in _check_pair(prefiller, decoder)
+    ]
 
 
 def _check_pair(

@@ -9,7 +9,6 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.model import hub_name
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
@@ -29,7 +28,6 @@ from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import model_bytes
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
-ACCELERATORS_BESIDE_CLAIMS = Rule("accelerators-beside-claims")
 
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
@@ -115,22 +113,6 @@ def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
                     )
 
 
-def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Reject accelerators that a template requests in addition to the role's claims."""
-    if not any(claim.made for claim in ctx.role.resource_claims or ()):
-        return
-    for pod in pods.user_pods:
-        limits = (pod.container.get("resources") or {}).get("limits") or {}
-        for resource in limits:
-            if is_accelerator(str(resource)):
-                yield error(
-                    ACCELERATORS_BESIDE_CLAIMS,
-                    (*pod.container_path, "resources", "limits", str(resource)),
-                    "requests accelerators in addition to resourceClaims, so the pod would get "
-                    "both; remove one of them",
-                )
-
-
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
@@ -168,9 +150,7 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
 
 DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
 MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
-MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
 SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
-SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -294,8 +274,6 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.user_pods:
         yield from _offload_disk(pod, args)
         yield from _host_memory((*at, "cpu"), pod, offload.memory)
-        if offload.in_shared_memory:
-            yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
 
 
 def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
@@ -314,7 +292,6 @@ def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
 def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get("memory")
-    asked = (resources.get("requests") or {}).get("memory", limit)
     amount, container = quantity.write(need), format_path(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
@@ -323,44 +300,3 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
             f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
             "raise its memory limit, or offload less",
         )
-    elif asked is None or quantity.parse(asked) < need:
-        has = "none" if asked is None else str(asked)
-        yield warning(
-            MEMORY_REQUEST_TOO_SMALL,
-            at,
-            f"uses {amount} of host memory in each pod, but {container} requests {has}, so pods "
-            "may be scheduled on nodes without it; raise requests.memory",
-        )
-
-
-def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
-    """Check that /dev/shm holds vLLM's CPU tier."""
-    mount = mounted(pod.user_container, SHARED_MEMORY)
-    takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
-    explicit = shared_memory_limit(role)
-    if mount is None and _is_less(explicit, need):
-        yield error(
-            SHARED_MEMORY_TOO_SMALL,
-            at,
-            f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
-        )
-    for volume in pod.user_template["spec"].get("volumes") or ():
-        source = volume.get("emptyDir")
-        if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
-            continue
-        limit = source.get("sizeLimit")
-        if _is_less(limit, need):
-            yield error(
-                SHARED_MEMORY_TOO_SMALL,
-                at,
-                f"{takes}, but the volume {volume['name']} of {format_path(pod.path)} holds {limit}"
-                "; raise its sizeLimit, or remove it",
-            )
-
-
-def _is_less(amount: Any, need: Decimal) -> bool:
-    """Whether an amount is less; the API server rejects invalid quantities."""
-    try:
-        return amount is not None and quantity.parse(amount) < need
-    except ValueError:
-        return False
