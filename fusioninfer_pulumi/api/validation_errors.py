@@ -160,7 +160,7 @@ def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseM
             return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
     if len(location) == 1 and key in _fields_at(("spec",), root):
         return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")
-    aliases = {str(field.alias) for field in fields.values()}
+    aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)
     meant = closest_name(key, known)
     hint = f", did you mean {meant}?" if meant else f"; allowed: {', '.join(known)}"

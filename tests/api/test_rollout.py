@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import problems, role, service
 
 from fusioninfer_pulumi.kube.durations import seconds
 
@@ -41,23 +40,3 @@ def test_duration_that_go_rejects_is_rejected(text: str) -> None:
 @given(st.integers(0, 2000), st.integers(0, 59), st.integers(0, 59))
 def test_units_of_a_duration_add_up(hours: int, minutes: int, rest: int) -> None:
     assert seconds(f"{hours}h{minutes}m{rest}s") == hours * 3600 + minutes * 60 + rest
-
-
-_NEEDS_SURGE = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
-
-
-def test_role_order_is_rejected_in_a_role() -> None:
-    (told,) = problems(service(role(rollout={"roleOrder": "Together"})))
-    assert told.startswith("roles[0].rollout.roleOrder: unknown key")
-
-
-def test_rollout_is_rejected_in_a_router() -> None:
-    router = {"name": "router", "componentType": "router", "rollout": {"partition": 1}}
-    (told,) = problems(service(role(), router))
-    assert told.startswith("roles[1].rollout: a router runs no model")
-
-
-def test_unknown_wait_level_is_rejected() -> None:
-    (told,) = problems(service(wait={"level": "Ready"}))
-    assert told == ('wait.level: must be one of None, Scheduled, Available, Serving, got "Ready"')
-    assert problems(service(wait={"timeout": "1d"}))

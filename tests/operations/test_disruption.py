@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from routed import pair, routed
-from samples import nodes, prefill_decode, problems, rendered, role, service, warnings
+from routed import pair
+from samples import nodes, prefill_decode, rendered, role, service
 
 Manifest = dict[str, Any]
 
@@ -115,52 +115,3 @@ def test_one_budget_covers_the_pods_of_all_serving_groups() -> None:
 
 def test_role_scaled_to_zero_has_no_budget() -> None:
     assert budgets(service(role(replicas=0, disruptionBudget={}))) == {}
-
-
-@pytest.mark.parametrize(
-    ("manifest", "problem"),
-    [
-        (
-            service(role(replicas=2, disruptionBudget={"minAvailable": 3})),
-            (
-                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of "
-                "inference (2), got 3"
-            ),
-        ),
-        (
-            service(role(replicas=1), disruptionBudget={"minAvailable": 2}),
-            "disruptionBudget.minAvailable: must be at most the replicas of inference (1), got 2",
-        ),
-        (
-            service(role(disruptionBudget={"minAvailable": 1, "maxUnavailable": 1})),
-            (
-                "roles[0].disruptionBudget: maxUnavailable conflicts with minAvailable; remove one "
-                "of them"
-            ),
-        ),
-        (
-            service(role(disruptionBudget={"maxUnavailable": "1.5%"})),
-            (
-                "roles[0].disruptionBudget.maxUnavailable: must be a count of at least 0 or "
-                'a percentage from 0% to 100%, got "1.5%"'
-            ),
-        ),
-        (
-            routed(disruptionBudget={}),
-            "roles[0].disruptionBudget: a router runs no model; remove it (this role is a router)",
-        ),
-    ],
-)
-def test_contradicting_budget_is_rejected(manifest: Manifest, problem: str) -> None:
-    assert problem in problems(manifest)
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [({"maxUnavailable": 0}, "maxUnavailable"), ({"minAvailable": "100%"}, "minAvailable")],
-)
-def test_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: str) -> None:
-    (found,) = warnings(service(role(replicas=2, disruptionBudget=given)))
-    assert found.startswith(
-        f"warning: roles[0].disruptionBudget.{field}: allows no eviction of inference (replicas: 2)"
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import V1_5, objects, only, pair, routed
-from samples import container, nodes, problems, role, service, template, warnings
+from samples import container, nodes, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
@@ -111,74 +111,6 @@ def test_picker_is_scraped_where_it_serves_metrics(
         if wanted.items() <= each["metadata"]["labels"].items()
     ]
     assert "http-metrics" in [port["name"] for port in only_one["spec"]["ports"]]
-
-
-@pytest.mark.parametrize(
-    ("manifest", "problem"),
-    [
-        (
-            service(role(), monitoring={}),
-            (
-                "roles[0].template: monitoring finds pods by declared ports, and port 8000 of "
-                "inference is not declared; add it to the container's ports "
-                "({name: http, containerPort: 8000}), or set monitoring.engines to false"
-            ),
-        ),
-        (
-            service(serving(PORT), monitoring={"picker": True}),
-            "monitoring.picker: the service has no endpoint picker; remove it",
-        ),
-        (
-            monitored(serving(PORT), monitoring={"picker": True}),
-            (
-                "monitoring.picker: the endpoint picker serves no metrics; set the router's "
-                "endpointPicker.metrics to Authenticated"
-            ),
-        ),
-        (
-            service(serving(PORT), monitoring={"interval": "1.5m"}),
-            'monitoring.interval: must be a duration such as 15s or 1m30s, got "1.5m"',
-        ),
-        (
-            service(serving(PORT), monitoring={"labels": {"fusioninfer.io/service": "x"}}),
-            "monitoring.labels[fusioninfer.io/service]: is set by fusioninfer-pulumi; remove it",
-        ),
-    ],
-)
-def test_monitor_without_target_is_rejected(manifest: Manifest, problem: str) -> None:
-    assert problem in problems(manifest)
-
-
-@pytest.mark.parametrize(
-    ("silent", "speaking", "word"),
-    [
-        (["python3", "-m", "sglang.launch_server"],
-         ["python3", "-m", "sglang.launch_server", "--enable-metrics"], "--enable-metrics"),
-        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "log-stats"),
-    ],
-)  # fmt: skip
-def test_engine_without_metrics_is_a_warning(
-    silent: list[str], speaking: list[str], word: str
-) -> None:
-    def about(command: list[str]) -> list[str]:
-        own = container(image="registry.example.com/e:1", command=command, args=[], ports=[PORT])
-        manifest = service(role(template=template(own), port=8000), monitoring={})
-        return [warning for warning in warnings(manifest) if "monitoring" in warning]
-
-    assert [word in each for each in about(silent)] == [True]
-    assert about(speaking) == []
-
-
-def test_monitoring_without_targets_is_a_warning() -> None:
-    manifest = service(serving(PORT), monitoring={"engines": False})
-    assert warnings(manifest) == [
-        "warning: monitoring: has no targets: neither engines nor an endpoint picker"
-    ]
-
-
-def test_service_scaled_to_zero_has_no_monitoring_warning() -> None:
-    assert warnings(service(serving(PORT), groups=0, monitoring={})) == []
-    assert warnings(service(serving(PORT, replicas=0), monitoring={})) == []
 
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])

@@ -15,15 +15,10 @@ from samples import (
     service,
     serving_containers,
     template,
-    warnings,
 )
 
 Manifest = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
-
-
-def about(field: str, found: list[str]) -> list[str]:
-    return [each for each in found if field in each]
 
 
 @pytest.mark.parametrize(
@@ -69,81 +64,6 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
     assert decode["startupProbe"]["httpGet"]["port"] == 8001
 
 
-@pytest.mark.parametrize(
-    ("manifest", "problem"),
-    [
-        (
-            service(role(startup={})),
-            (
-                "roles[0].startup: requires timeout, modelSize, or the size of the service's "
-                "model (model.size)"
-            ),
-        ),
-        (
-            service(role(startup={"timeout": "1m", "modelSize": "1Gi"})),
-            "roles[0].startup: timeout conflicts with modelSize; remove one of them",
-        ),
-        (
-            service(role(startup={"modelSize": "big"})),
-            'roles[0].startup.modelSize: must be an amount of bytes such as 80Gi, got "big"',
-        ),
-        (
-            service(
-                role(
-                    startup={"timeout": "1m"},
-                    template=template(container(startupProbe={"tcpSocket": {"port": 1}})),
-                )
-            ),
-            "roles[0].startup: conflicts with the container's startupProbe; remove one of them",
-        ),
-        (
-            service(
-                role(
-                    startup={"timeout": "1m"},
-                    template=template(container(image="a:1", command=["/serve"], args=[])),
-                )
-            ),
-            (
-                "roles[0].startup: requires a known engine; remove it, and write a startupProbe "
-                "into the template"
-            ),
-        ),
-    ],
-)
-def test_startup_of_unknown_engine_is_rejected(manifest: Manifest, problem: str) -> None:
-    assert problem in problems(manifest)
-
-
-def test_start_longer_than_an_update_waits_is_a_warning() -> None:
-    manifest = service(role(startup={"timeout": "2h"}), wait={"timeout": "1h"})
-    assert about("startup", warnings(manifest)) == [
-        ("warning: roles[0].startup: allows 7200 s, but wait.timeout is 1h; raise wait.timeout"),
-        (
-            "warning: roles[0].startup: allows 7200 s, but rollout.timeout is 45m; raise "
-            "rollout.timeout"
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("probe", "seconds"),
-    [
-        ({}, 30),
-        ({"periodSeconds": 20, "failureThreshold": 5}, 100),
-        ({"initialDelaySeconds": 900}, None),
-        ({"failureThreshold": 60}, None),
-    ],
-)
-def test_liveness_probe_that_ends_loading_engines_is_a_warning(
-    probe: Manifest, seconds: int | None
-) -> None:
-    own = container(livenessProbe={"tcpSocket": {"port": 8000}, **probe})
-    found = about("livenessProbe", warnings(service(role(template=template(own)))))
-    assert [f"after {seconds} s" in each for each in found] == [True] * (seconds is not None)
-    made = role(template=template(own), startup={"timeout": "30m"})
-    assert about("livenessProbe", warnings(service(made))) == []
-
-
 def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
     own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
     made = role(
@@ -171,16 +91,3 @@ def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
     ]
     assert second["topologySpreadConstraints"] == leader["topologySpreadConstraints"]
     assert worker["topologySpreadConstraints"] == [own]
-
-
-def test_constraint_given_twice_is_rejected() -> None:
-    own = {"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
-    made = role(
-        topologySpread=[{"topologyKey": ZONE}, {"topologyKey": "a"}, {"topologyKey": "a"}],
-        template=template(topologySpreadConstraints=[own]),
-    )
-    # The schema of the rendered object says it: list keys are topologyKey and whenUnsatisfiable.
-    refused = problems(service(made))
-    assert len(refused) == 2
-    assert all("topologySpreadConstraints" in each and "remove one" in each for each in refused)
-    assert [ZONE in each for each in refused] == [True, False]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from routed import only
-from samples import plan_of, problems, rendered, role, service, warnings
+from samples import plan_of, problems, rendered, role, service
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
@@ -211,52 +211,6 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
 )  # fmt: skip
 def test_invalid_scaling_target_is_rejected(manifest: Manifest, problem: str) -> None:
     assert any(problem in each for each in problems(manifest)), problems(manifest)
-
-
-WAITING = "sum(vllm:num_requests_waiting)"
-
-
-def queried(*queries: str, **more: Any) -> Manifest:
-    metrics = [{"query": query, "target": 5} for query in queries]
-    return scaled(keda(None, metrics=metrics, **more))
-
-
-@pytest.mark.parametrize(
-    ("manifest", "asleep"),
-    [
-        (queried(WAITING, minReplicas=0), True),
-        (queried(f"{WAITING} or vector(0)", minReplicas=0), True),
-        (queried('sum(rate(sglang:num_queue_reqs{a="b"}[2m] offset 5m)) by (x)', minReplicas=0),
-         True),
-        (queried(WAITING, keda={"idleReplicaCount": 0}), True),
-        (queried(WAITING), False),
-        (queried(WAITING, "sum(envoy_requests)", minReplicas=0), False),
-        (queried(f"{WAITING} + sum(envoy_requests)", minReplicas=0), False),
-    ],
-)  # fmt: skip
-def test_metrics_of_the_scaled_pods_cannot_wake_them(manifest: Manifest, asleep: bool) -> None:
-    told = "roles[0].autoscaling.metrics: come from the role's own pods"
-    assert any(told in problem for problem in problems(manifest)) == asleep
-
-
-@pytest.mark.parametrize(
-    ("manifest", "unscoped"),
-    [
-        (queried(WAITING), True),
-        (queried("sum(rate(requests[5m])) by (le)"), True),
-        (queried('sum(vllm:num_requests_waiting{pod=~"svc-.*"})'), False),
-        (queried("vector(2)"), False),
-        (queried("svc:vllm_requests_waiting:sum"), False),
-        (queried(f"svc:vllm_requests_waiting:sum + {WAITING}"), True),
-        (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1}]}), False),
-        (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1, "source": "External"}]}),
-         True),
-        (scaled({"maxReplicas": 4, "metrics": [
-            {"name": "a", "target": 1, "source": "External", "selector": {"b": "c"}}]}), False),
-    ],
-)  # fmt: skip
-def test_metric_of_all_services_is_a_warning(manifest: Manifest, unscoped: bool) -> None:
-    assert any("over all services" in warning for warning in warnings(manifest)) == unscoped
 
 
 def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import LLM_D, V1_5, picker_container, routed
 from samples import (
     container,
@@ -90,11 +89,3 @@ def test_engine_without_tracing_flags_is_reported() -> None:
     ]
     (engine,) = serving_containers(manifest)
     assert "env" not in engine
-
-
-@pytest.mark.parametrize(
-    "given", [{"endpoint": "otel:4317"}, {"endpoint": "http://a/v1/traces"}, {"sampling": 2}]
-)
-def test_settings_that_cannot_work_are_rejected(given: Manifest) -> None:
-    (field,) = given
-    assert about(f"tracing.{field}", problems(traced(service(otel()), **given)))

@@ -107,15 +107,6 @@ def test_app_is_free_where_no_picker_is() -> None:
     assert metadata["labels"]["app"] == "chat"
 
 
-@pytest.mark.parametrize("at", ["", "roles[0]."])
-def test_finding_about_pod_annotation_names_the_field_that_has_it(at: str) -> None:
-    key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-    annotated = {"podAnnotations": {key: "rack"}}
-    on_role, on_service = (annotated, {}) if at else ({}, annotated)
-    (problem,) = problems(service(role(multinode=nodes(2), **on_role), **on_service))
-    assert problem.startswith(f"{at}podAnnotations[{key}]: applies only to leaders")
-
-
 def test_warm_up_job_has_pod_metadata_of_the_service() -> None:
     model = {"uri": "hf://a/b", "cache": {"storage": {"size": "1Gi"}, "warmUp": True}}
     pod = template(container(args=[]))

@@ -6,19 +6,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.pods.test_model import HF, main, pod, serving
 from tests.samples import (
     container,
     kinds,
-    nodes,
-    problems,
     rendered,
     role,
     service,
     template,
-    warnings,
 )
 
 WARM = {"storage": {"size": "100Gi"}, "warmUp": True}
@@ -97,79 +92,6 @@ def test_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     # Folders of the other kind are filled in another way.
     (other,) = made(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
     assert other["args"][1] not in job["args"]
-
-
-REFUSED: list[tuple[Any, list[str]]] = [
-    (
-        cached({}),
-        ["model.cache: needs one of claimName, storage"],
-    ),
-    (
-        cached({**WARM, "claimName": "x"}),
-        ["model.cache: needs one of claimName, storage, got claimName and storage"],
-    ),
-    (
-        cached({"claimName": "x"}, "pvc://m"),
-        ["model.cache: has no effect: pvc:// is mounted directly; remove it"],
-    ),
-    (
-        cached({"claimName": "x"}, "s3://b/k"),
-        [("model.cache.warmUp: must be true: init containers of several pods would write the same "
-         "files at once")],
-    ),
-    (
-        cached(WARM, fetch="Engine"),
-        ["model.fetch: has no effect: the warm-up fetches the model; remove it"],
-    ),
-    (
-        cached({**WARM, "job": {"timeout": "soon"}}),
-        [("model.cache.job.timeout: must be a duration above 0 such as 90s, 10m or 1h30m, "
-          'got "soon"')],
-    ),
-    (
-        cached({"claimName": "x", "job": {"backoffLimit": 1}}),
-        ["model.cache.job: has no effect with warmUp: false; remove it"],
-    ),
-    (
-        cached({"claimName": "x", "mountModel": True, "readOnly": False}),
-        ["model.cache.mountModel: has no effect with warmUp: false; remove it",
-         "model.cache.readOnly: has no effect with warmUp: false; remove it"],
-    ),
-    (
-        cached({"storage": {"size": "0"}, "warmUp": True}),
-        ['model.cache.storage.size: must be an amount of bytes such as 80Gi, got "0"'],
-    ),
-    (
-        service(
-            role(multinode=nodes(2), template=template(container(args=None))),
-            model={"uri": HF, "cache": {"storage": {"size": "1Gi",
-                   "accessModes": ["ReadWriteOnce"]}, "warmUp": True}},
-        ),
-        [("model.cache.storage.accessModes: ReadWriteOnce allows one node, and replicas span "
-          "several; use ReadWriteMany")],
-    ),
-    (
-        service(
-            role("a", replicas=1, template=template(container(args=None))), name="s" * 49,
-            model={"uri": HF, "cache": WARM},
-        ),
-        [(f"model.cache.warmUp: the name of Job {'s' * 49}-model-00000000 has 64 characters, at "
-          "most 63 are allowed; shorten the name of the service or role by 1")],
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_invalid_cache_is_rejected(manifest: Any, expected: list[str]) -> None:
-    assert [problem for problem in problems(manifest) if problem.startswith("model")] == expected
-
-
-def test_read_write_once_cache_of_several_pods_is_a_warning() -> None:
-    storage = {"size": "100Gi", "accessModes": ["ReadWriteOnce"]}
-    model = {"uri": HF, "cache": {"storage": storage, "warmUp": True}}
-    two = service(role(replicas=2, template=template(container(args=None))), model=model)
-    (one,) = warnings(two)
-    assert one.startswith("warning: model.cache.storage.accessModes: ReadWriteOnce allows one node")
 
 
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,11 +19,7 @@ from tests.samples import (
     role,
     service,
     template,
-    warnings,
 )
-
-SGLANG = {"image": "lmsysorg/sglang:v0.5.3", "args": ["--model-path", "m"]}
-ARGS = "roles[0].template.spec.containers[0].args"
 
 
 def split(given: dict[str, Any], gpus: Any = 8, multinode: Any = None, **more: Any) -> Any:
@@ -77,14 +72,6 @@ def test_launcher_is_chosen_without_counting_the_nodes_again() -> None:
         assert [each.nodes for each in plan_of(manifest).roles] == [2]
 
 
-def test_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> None:
-    newer = {"image": "vllm/vllm-openai:v0.22.0"}
-    (said,) = warnings(split({"tensor": 8, "pipeline": 2}, **newer))
-    assert said.startswith("warning: roles[0].multinode.launcher: the image vllm/vllm-openai:v0.22")
-    chosen = {"launcher": "multiprocessing"}
-    assert warnings(split({"tensor": 8, "pipeline": 2}, multinode=chosen, **newer)) == []
-
-
 def test_worker_without_command_runs_the_leaders() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader = template(container(gpus=8))
@@ -110,136 +97,6 @@ def test_two_commands_are_kept() -> None:
     for made in (first, second):
         assert get_flag_value(made, "--data-parallel-size-local") == "2"
         assert not has_flag(made, "--data-parallel-start-rank")
-
-
-REFUSED: list[tuple[Any, list[str]]] = [
-    (
-        split({"data": 7, "dataLocal": 2}),
-        ["roles[0].parallelism.dataLocal: must divide data (7), got 2: 7 / 2 leaves 1"],
-    ),
-    (
-        split({"dataLocal": 2}),
-        ["roles[0].parallelism.dataLocal: has no effect without data; remove it"],
-    ),
-    (
-        split({"pipeline": 2, "data": 4}),
-        [("roles[0].parallelism.pipeline: together with data (4) does not determine the pods "
-         "per replica; set multinode.nodeCount")],
-    ),
-    (
-        split({"tensor": 4, "data": 4, "dataLocal": 2}, multinode=nodes(3)),
-        [("roles[0].parallelism.dataLocal: makes replicas of data 4 / dataLocal 2 = 2 pods, "
-         "but multinode.nodeCount is 3; remove one of them")],
-    ),
-    (
-        split({"tensor": 8}, multinode=nodes(3)),
-        [("roles[0].parallelism: tensor 8 = 8 accelerators cannot be divided among "
-         "multinode.nodeCount 3: 2 would be left")],
-    ),
-    (
-        split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size=4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
-    ),
-    (
-        split({"tensor": 8}, args=["--model", "m", "--tensor-parallel-size 4"]),
-        [f"{ARGS}: --tensor-parallel-size 4 conflicts with parallelism.tensor (8); remove one"],
-    ),
-    (
-        split({"expert": False}, gpus=1, args=["--model", "m", "--enable_expert_parallel"]),
-        [f"{ARGS}: --enable-expert-parallel conflicts with parallelism.expert (false); remove one"],
-    ),
-    (
-        split({"tensor": 8}, image="x", command=["/serve"], args=None),
-        [("roles[0].parallelism: sets arguments of vLLM or SGLang, but the container runs "
-         "neither vLLM nor SGLang; write the arguments yourself, with multinode")],
-    ),
-    (
-        split({"tensor": 2, "data": 4, "dataLocal": 2}, gpus=4, **SGLANG),
-        [(f"{ARGS}: SGLang does not run --dp-size 4 on 2 nodes without data parallel attention "
-         "(--enable-dp-attention, or --attn-dp-size in newer releases)")],
-    ),
-    (
-        split({"tensor": 16}),
-        [("roles[0].parallelism: tensor 16 needs 16 accelerators in each pod, but the pod asks for "
-         "8")],
-    ),
-    (
-        service(role("epp-less", "router", template=None, parallelism={"tensor": 1}), role()),
-        ["roles[0].parallelism: a router runs no model; remove it (this role is a router)"],
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("manifest", "expected"), REFUSED)
-def test_invalid_parallelism_is_rejected(manifest: Any, expected: list[str]) -> None:
-    assert problems(manifest) == expected
-
-
-@pytest.mark.parametrize(
-    ("component", "given", "gpus", "arithmetic"),
-    [
-        ("decoder", {"tensor": 4, "data": 8, "dataLocal": 4}, "4", "tensor 4 x dataLocal 4 = 16"),
-        (
-            "prefiller",
-            {"tensor": 4, "data": 16, "dataLocal": 8},
-            "8",
-            "tensor 4 x dataLocal 8 = 32",
-        ),
-    ],
-)
-def test_kserve_document_example_is_rejected(
-    component: str, given: dict[str, int], gpus: str, arithmetic: str
-) -> None:
-    made = role(
-        component_type=component, parallelism=given, template=template(container(gpus=gpus))
-    )
-    assert problems(service(made)) == [
-        f"roles[0].parallelism: {arithmetic} accelerators in each pod, but the pod asks for {gpus}"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("given", "count", "arithmetic"),
-    [
-        ({"tensor": 4, "pipeline": 3}, 2, "tensor 4 x pipeline 3 over 2 pods = 6"),
-        ({"tensor": 4, "pipeline": 2}, None, "tensor 4 x pipeline 2 over 2 pods = 4"),
-        ({"tensor": 16}, 2, "tensor 16 over 2 pods = 8"),
-        ({"tensor": 4, "pipeline": 2}, 1, "tensor 4 x pipeline 2 = 8"),
-        ({"tensor": 2, "data": 4}, 2, "tensor 2 x data 4 over 2 pods = 4"),
-        ({"tensor": 2, "pipeline": 2, "data": 4, "dataLocal": 2}, 2,
-         "tensor 2 x pipeline 2 x dataLocal 2 = 8"),
-    ],
-)  # fmt: skip
-def test_arithmetic_names_the_users_sizes(
-    given: dict[str, int], count: int | None, arithmetic: str
-) -> None:
-    several = {} if count is None else {"multinode": nodes(count)}
-    assert problems(split(given, gpus=3, **several)) == [
-        f"roles[0].parallelism: {arithmetic} accelerators in each pod, but the pod asks for 3"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("given", "count", "at"),
-    [
-        ({"data": 5, "dataLocal": 4}, None, ".dataLocal: must divide data (5), got 4"),
-        ({"tensor": 4, "data": 8, "dataLocal": 4}, 3, ".dataLocal: makes replicas of data 8"),
-        ({"tensor": 4, "pipeline": 2, "data": 2}, None, ".pipeline: together with data (2) does"),
-        ({"tensor": 4, "dataLocal": 4}, None, ".dataLocal: has no effect without data"),
-    ],
-)
-def test_rejected_sizes_have_one_finding(given: dict[str, int], count: int | None, at: str) -> None:
-    several = {} if count is None else {"multinode": nodes(count)}
-    (told,) = problems(split(given, gpus=1, **several))
-    assert told.startswith(f"roles[0].parallelism{at}")
-
-
-def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
-    idle = f"warning: {ARGS}: --tensor-parallel-size 4 uses 4 accelerators, but the pod has 8: "
-    assert warnings(split({"tensor": 4})) == [f"{idle}4 stay idle"]
-    script = split({"tensor": 8}, command=["sh", "-c", "vllm serve m --x y $MORE"], args=None)
-    (one,) = warnings(script)
-    assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read may")
 
 
 @given(

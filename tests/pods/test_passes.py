@@ -6,19 +6,13 @@ import copy
 from functools import cache
 from typing import Any
 
-import pytest
 from drawn_services import draw_service
 from full_pods import SERVICES
 from samples import (
-    container,
     plan_of,
-    prefill_decode,
-    problems,
     rendered,
     role,
-    scheduling,
     service,
-    template,
 )
 
 from fusioninfer_pulumi.api.service_shape import service_shape
@@ -91,22 +85,6 @@ def test_findings_about_pods_name_fields_of_the_document() -> None:
     assert looked_at > 50
 
 
-@pytest.mark.parametrize(("own", "field"), [
-    ({"command": ["vllm", "serve"], "args": None}, "command"),
-    ({"command": ["vllm", "serve"], "args": ["--tensor-parallel-size", "4"]}, "args"),
-    ({"command": None, "args": None}, "args"),
-])  # fmt: skip
-def test_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
-    own: dict[str, Any], field: str
-) -> None:
-    pod = template(container(gpus=2, **own))
-    manifest = service(role(template=pod), model={"uri": "hf://Qwen/Qwen3-8B"})
-    (told,) = [
-        finding for finding in plan_of(manifest).findings if "accelerator" in finding.message
-    ]
-    assert told.path == f"roles[0].template.spec.containers[0].{field}"
-
-
 def test_all_lws_of_a_role_share_finished_pods() -> None:
     manifest = service(role(replicas=3, multinode={"nodeCount": 2}))
     plan = plan_of(manifest)
@@ -119,16 +97,3 @@ def test_all_lws_of_a_role_share_finished_pods() -> None:
     for body in bodies:
         assert body["leaderTemplate"]["spec"] == plan.roles[0].leader_template["spec"]
         assert body["leaderTemplate"]["spec"] is bodies[0]["leaderTemplate"]["spec"]
-
-
-@pytest.mark.parametrize("mode", ["On", "Off"])
-def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_rejected(mode: str) -> None:
-    bad = {"resources": {"limits": {"cpu": "abc"}}}
-    told = 'resources.limits.cpu: must be a Kubernetes quantity such as 8, 500m or 16Gi, got "abc"'
-    manifest = prefill_decode(
-        decode={"kvTransfer": {"sidecar": bad}}, **scheduling(gangPolicy={"mode": mode})
-    )
-    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
-    assert problems(manifest) == [f"roles[1].kvTransfer.sidecar.{told}"]
-    manifest = service(role(), model={"uri": "s3://bucket/model", "fetcher": bad})
-    assert problems(manifest) == [f"model.fetcher.{told}"]

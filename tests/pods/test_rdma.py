@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.samples import container, pod_templates, prefill_decode, problems, template
+from tests.samples import container, pod_templates, prefill_decode, template
 
 RDMA = {"resource": "rdma/ib", "count": 2, "devices": ["mlx5_0:1", "mlx5_1:1"],
         "transports": "rc,cuda_copy", "gidIndex": 3}  # fmt: skip
@@ -37,20 +35,3 @@ def test_unset_fields_are_not_rendered() -> None:
     assert serving["securityContext"] == {
         "runAsUser": 0, "capabilities": {"add": ["SYS_NICE", "IPC_LOCK"], "drop": ["ALL"]},
     }  # fmt: skip
-
-
-AT = "roles[{}].template.spec.containers[0]"
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"env": [{"name": "UCX_TLS", "value": "tcp"}]},
-         "env[0]: UCX_TLS conflicts with kvTransfer.rdma; remove one of them"),
-        ({"resources": {"limits": {"rdma/ib": 1}}},
-         ("resources.limits[rdma/ib]: conflicts with kvTransfer.rdma, which requests it; remove "
-         "one of them")),
-    ],
-)  # fmt: skip
-def test_rdma_conflicts_with_template(more: Any, expected: str) -> None:
-    assert problems(pair(RDMA, **more)) == [f"{AT.format(role)}.{expected}" for role in (0, 1)]

@@ -10,18 +10,13 @@ from samples import (
     nodes,
     plan_of,
     prefill_decode,
-    problems,
     rendered,
     role,
-    said,
     service,
     template,
-    warnings,
 )
 
 from fusioninfer_pulumi.kube.resource_requests import accelerators, is_accelerator, pod_requests
-
-SERVING = "roles[0].template.spec.containers[0]"
 
 
 def resources(**amounts: Any) -> dict[str, Any]:
@@ -164,64 +159,3 @@ def test_gangs_resources_count_leader_and_workers_each_by_their_template() -> No
     )
     manifest = service(wide, schedulingStrategy={"gangPolicy": {"minResources": True}})
     assert min_resources(manifest) == {"cpu": "250m", "nvidia.com/gpu": "16"}
-
-
-def engine(*args: str, gpus: Any = 8, **fields: Any) -> dict[str, Any]:
-    return service(role(template=template(container(gpus=gpus, args=list(args))), **fields))
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        (
-            engine("--model", "m", "--tensor-parallel-size", "16"),
-            "--tensor-parallel-size 16 needs 16 accelerators, but the pod has 8",
-        ),
-        (
-            engine("--model", "m", "-tp", "32", multinode=nodes(2)),
-            "--tensor-parallel-size 32 needs 32 accelerators, but a replica has 2 nodes x 8 = 16",
-        ),
-    ],
-)
-def test_engine_with_too_few_accelerators_is_rejected(
-    manifest: dict[str, Any], expected: str
-) -> None:
-    assert problems(manifest) == [f"{SERVING}.args: {expected}"]
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        (
-            engine("--model", "m", "--tensor-parallel-size=4"),
-            "--tensor-parallel-size 4 uses 4 accelerators, but the pod has 8: 4 stay idle",
-        ),
-        (
-            engine("--model", "m", multinode=nodes(2)),
-            ("no parallelism is set, so vllm uses 1 accelerator, but a replica has 2 nodes x 8 = "
-            "16: set --tensor-parallel-size 16, or ask for fewer accelerators"),
-        ),
-    ],
-)  # fmt: skip
-def test_idle_accelerators_are_a_warning(manifest: dict[str, Any], expected: str) -> None:
-    assert problems(manifest) == []
-    assert warnings(manifest) == [f"warning: {SERVING}.args: {expected}"]
-
-
-def test_without_accelerators_among_the_resources_there_is_nothing_to_count() -> None:
-    claimed = template(
-        container(args=["--model", "m", "-tp", "8"]),
-        resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "eight"}],
-    )
-    assert said(service(role(template=claimed))) == []
-
-
-def test_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
-    pod = template(container("side", args=["-tp", "99", "--port=9"]),
-                   container("vllm", gpus=2, args=["--model", "m", "-tp", "4"]))  # fmt: skip
-    assert problems(service(role(template=pod))) == [
-        (
-            "roles[0].template.spec.containers[1].args: --tensor-parallel-size 4 needs 4 "
-            "accelerators, but the pod has 2"
-        )
-    ]

@@ -8,21 +8,12 @@ import pytest
 from samples import (
     container,
     listening,
-    nodes,
-    on,
     plan_of,
-    prefill_decode,
-    problems,
     rendered,
     role,
     service,
     template,
-    warnings,
 )
-
-from fusioninfer_pulumi.findings import Severity
-
-SERVING = "roles[0].template.spec.containers[0]"
 
 
 def named(*names: str) -> dict[str, Any]:
@@ -74,66 +65,6 @@ def test_serving_port_is_the_most_specific_setting(
     ]
     pod = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert pod["containers"][0]["readinessProbe"]["httpGet"]["port"] == expected
-
-
-def test_launcher_of_a_single_pod_has_no_effect() -> None:
-    assert warnings(service(role(multinode=nodes(1, launcher="ray")))) == [
-        "warning: roles[0].multinode.launcher: has no effect: a replica is a single pod"
-    ]
-
-
-def test_worker_command_with_launcher_ray_is_rejected() -> None:
-    wide = role(
-        template=None,
-        multinode=nodes(2, launcher="ray"),
-        leaderTemplate=template(),
-        workerTemplate=template(container(args=["--headless"])),
-    )
-    assert problems(service(wide)) == [
-        (
-            "roles[0].workerTemplate.spec.containers[0].args: is replaced by launcher ray, "
-            "which starts Ray on the workers; remove it, or use launcher: none and write both "
-            "commands"
-        )
-    ]
-
-
-def test_multi_node_role_with_unknown_engine_requires_launcher_none() -> None:
-    unknown = template(container(image="registry.example.com/own:1", args=None))
-    (problem,) = problems(service(role(template=unknown, multinode=nodes(2))))
-    assert problem.startswith(f"{SERVING}.args: the container has no command, and the program")
-    assert "launcher: none" in problem
-    by_hand = role(template=unknown, multinode=nodes(2, launcher="none"))
-    assert problems(service(by_hand)) == []
-
-
-def test_different_ports_behind_one_service_are_a_warning() -> None:
-    manifest = service(role("a", port=8000), listening("b", 9000))
-    assert warnings(manifest) == [
-        (
-            "warning: roles: the roles serve on different ports (a 8000, b 9000): the Service "
-            "reaches only 8000; give them one port"
-        )
-    ]
-
-
-def test_prefill_port_does_not_count_without_router() -> None:
-    assert warnings(prefill_decode({"template": on(9000)}, {"port": 8000})) == [
-        (
-            "warning: roles: no router: nothing pairs prefill with decode, and clients reach only "
-            "the decoders; add a role of componentType router"
-        )
-    ]
-
-
-def test_findings_come_errors_first() -> None:
-    node = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-    pod = template(container(gpus=8), nodeSelector=node)
-    manifest = prefill_decode({"replicas": 0}, {"startupPolicy": "LeaderReady", "template": pod})
-    severities = [finding.severity for finding in plan_of(manifest).findings]
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    assert sorted(severities, key=order.index) == severities
-    assert set(severities) == set(order)
 
 
 def test_role_scaled_to_zero_does_not_choose_service_port() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from refused_pods import REFUSED, REFUSED_BY_SERVER, TAKEN, Fields
-from samples import container, problems, role, service, template
 
 from fusioninfer_pulumi.checks.pods.template import Owner, check_template
 from fusioninfer_pulumi.findings import format_path
@@ -62,41 +61,3 @@ def test_job_ends() -> None:
         Owner.DEPLOYMENT: ["unknown-value"],
         Owner.JOB: [],
     }
-
-
-POD = "roles[0].template.spec"
-
-
-def test_findings_name_user_fields() -> None:
-    # The container that users write second is the one that the library changes.
-    idle = {"args": None, "image": "example.com/idle:1", "command": ["sleep", "9"]}
-    beside = container("beside", livenessProbe={"periodSeconds": 5}, **idle)
-    given = role(
-        template=template(beside, container()),
-        multinode={"nodeCount": 2},
-    )
-    assert problems(service(given)) == [
-        f"{POD}.containers[0].livenessProbe: needs one handler: exec, httpGet, tcpSocket, grpc",
-    ]
-
-
-def test_findings_about_the_picker_name_its_template() -> None:
-    router = role(
-        "router", "router", template=None, httproute={"parentRefs": [{"name": "g"}]},
-        endpointPicker={
-            "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}},
-            "template": {"spec": {"containers": [
-                {"name": "logs", "image": "a:1", "env": [{"name": "A", "valueFrom": {}}]}]}},
-        },
-    )  # fmt: skip
-    assert sorted(problem.partition(":")[0] for problem in problems(service(role(), router))) == [
-        "roles[1].endpointPicker.resources.requests.cpu",
-        "roles[1].endpointPicker.template.spec.containers[0].env[0].valueFrom",
-    ]
-
-
-def test_findings_about_generated_containers_point_at_their_fields() -> None:
-    model = {"uri": "s3://bucket/model", "fetcher": {"resources": {"limits": {"gpu": "1"}}}}
-    made = role(template=template(container(args=["--port=8000"])))
-    told = problems(service(made, model=model))
-    assert [each.partition(":")[0] for each in told] == ["model.fetcher.resources.limits.gpu"]

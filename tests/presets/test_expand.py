@@ -19,7 +19,6 @@ from tests.samples import (
     container,
     of_kind,
     plan_of,
-    problems,
     rendered,
     said,
     service,
@@ -154,26 +153,6 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
         assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "4"]
         assert "--enable-expert-parallel" in words
         assert transfer in words[words.index("--kv-transfer-config") + 1]
-
-
-def test_dense_pair_does_not_span_nodes_by_default() -> None:
-    roles = [short(name, kind, accelerator="H100")
-             for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
-    model = {"uri": "hf://meta-llama/Llama-3.1-405B-Instruct"}
-    problem, _ = said(service(*roles, model=model), "error")
-    assert problem.startswith("roles[0].gpus: is required: GPUs of each pod; the fewest H100 that")
-    assert "2 nodes with stages of its layers" in problem
-    assert problem.endswith("with copies that share experts, of which none fits")
-
-
-def test_dense_pair_over_several_nodes_needs_parallelism() -> None:
-    pair = [short(name, kind, multinode={"nodeCount": 2}, gpus=8)
-            for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
-    assert said(service(*pair, **UNKNOWN), "error") == [
-        f"roles[{index}].parallelism: is required: how prefill and decode over several nodes are "
-        "split, such as data and dataLocal with expert"
-        for index in (0, 1)
-    ]
 
 
 def test_a_number_of_gpus_is_enough() -> None:
@@ -321,21 +300,6 @@ def test_a_port_of_the_role() -> None:
     assert made["readinessProbe"]["httpGet"]["port"] == 8080
 
 
-@pytest.mark.parametrize(
-    ("role", "expected"),
-    [
-        ({}, ("roles[0].accelerator: is required: a GPU model such as H100, or cpu; or set gpus "
-              "to the number of GPUs")),
-        ({"accelerator": "H100"},
-         "model.uri: unknown model team/chat; set gpus or model.config"),
-        ({"accelerator": "H100", "multinode": {"nodeCount": 2}},
-         "roles[0].gpus: is required for multi-node replicas: the number of GPUs of each pod"),
-    ],
-)  # fmt: skip
-def test_missing_fields_are_reported(role: Any, expected: str) -> None:
-    assert said(service(short(**role), **UNKNOWN), "error") == [expected]
-
-
 def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
@@ -358,58 +322,6 @@ def test_scaling_restarts_nothing() -> None:
         return {role.pods.revision for role in plan_of(manifest).roles}
 
     assert revisions(1) == revisions(4)
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        (service(short(template=template(), gpus=2), **UNKNOWN),
-         ("roles[0].gpus: has no effect: the template sets the image; set its resources there, or "
-          "set engine")),
-        (service(imageRegistry="registry.example.com"),
-         "imageRegistry: has no effect: templates set all images"),
-        (service(engine={}), "engine: has no effect: every role has its own container"),
-        (service(short(template=template(), engine={})),
-         "roles[0].engine: needs the service's model, and template in place of leaderTemplate"),
-        (service(short(accelerator="H100")),
-         ("roles[0].template: is required: the pods that serve the model; or give the service's "
-          "model, and the library writes them")),
-        (service(short(gpus=1, engine={"version": "v0.32.0"}), **UNKNOWN),
-         "roles[0].engine.version: must be a release such as 0.32.0, without a v, got \"v0.32.0\""),
-        (service(short(accelerator="cpu"), engine={"name": "sglang"}, **UNKNOWN),
-         ("roles[0].accelerator: no image of SGLang for CPUs is known; name one in the template, "
-          "or use vLLM")),
-    ],
-)  # fmt: skip
-def test_fields_without_effect_are_rejected(manifest: Manifest, expected: str) -> None:
-    found = problems(manifest) or said(manifest, "error")
-    assert expected in found
-
-
-def test_a_gated_model_needs_a_token() -> None:
-    gated = {"uri": "hf://meta-llama/Llama-3.1-8B-Instruct"}
-    (warning,) = warnings(service(short(accelerator="H100"), model=gated))
-    assert warning.startswith("warning: model.tokenSecret: is missing, and meta-llama/")
-    token = {**gated, "tokenSecret": {"name": "hub"}}
-    assert warnings(service(short(accelerator="H100"), model=token)) == []
-
-
-def test_release_too_old_for_the_model_is_reported() -> None:
-    model = {"uri": "hf://moonshotai/Kimi-K2.5"}
-    manifest = service(short(accelerator="H200"), model=model, engine={"version": "0.18.0"})
-    assert "warning: engine.version: moonshotai/Kimi-K2.5 needs 0.19.1 or later, got 0.18.0" in (
-        warnings(manifest)
-    )
-
-
-def test_release_with_an_image_is_rejected() -> None:
-    own = template({"name": "vllm", "image": "vllm/vllm-openai:v0.31.0"})
-    manifest = service(short(gpus=1, template=own, engine={"version": "0.32.0"}), **UNKNOWN)
-    (text,) = said(manifest, "error")
-    assert text == (
-        "roles[0].engine.version: conflicts with the template's image vllm/vllm-openai:v0.31.0; "
-        "remove one of them"
-    )
 
 
 def test_host_memory_for_the_kv_cache_is_requested() -> None:
@@ -507,59 +419,9 @@ def test_gpus_of_a_model_are_found_for_amd() -> None:
     assert container["resources"]["limits"] == {"amd.com/gpu": "1"}
 
 
-def test_amd_without_a_known_image_is_rejected() -> None:
-    (text,) = said(service(short(**AMD, engine={"name": "sglang"}), **UNKNOWN), "error")
-    assert text.startswith("roles[0].accelerator: no image of SGLang for AMD GPUs is known; ")
-
-
 def test_arguments_of_amd_image_are_checked() -> None:
     image = read_image("vllm/vllm-openai-rocm:v0.32.0")
     assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
-
-
-# Names that are not known.
-
-
-@pytest.mark.parametrize("gpus", [{}, {"gpus": 2}], ids=["gpus from the model", "gpus"])
-def test_unknown_model_suggests_closest_name(gpus: Manifest) -> None:
-    manifest = service(short(accelerator="H100", **gpus), model={"uri": "hf://Qwen/Qwen3-32"})
-    unknown = "model.uri: unknown model Qwen/Qwen3-32; did you mean Qwen/Qwen3-32B? Otherwise set "
-    found = {severity: said(manifest, severity) for severity in ("error", "warning")}
-    if gpus:
-        assert found == {"error": [], "warning": [f"warning: {unknown}model.config"]}
-    else:
-        assert found == {"error": [f"{unknown}gpus or model.config"], "warning": []}
-
-
-def test_model_of_a_template_has_its_name_checked_too() -> None:
-    manifest = service(short(template=template()), model={"uri": "hf://Qwen/Qwen3-32"})
-    assert "did you mean Qwen/Qwen3-32B?" in " ".join(said(manifest, "warning"))
-
-
-def test_unknown_model_of_several_roles_is_reported_once() -> None:
-    roles = [short(name, accelerator="H100") for name in ("a", "b")]
-    manifest = service(*roles, model={"uri": "hf://Qwen/Qwen3-32"})
-    assert len(said(manifest, "error")) == 1
-
-
-def test_model_unlike_any_known_is_accepted_with_gpus() -> None:
-    assert said(service(short(gpus=1), model={"uri": "hf://team/chat-7"}), "warning") == []
-
-
-@pytest.mark.parametrize(
-    ("stated", "hint"),
-    [
-        ({"version": "9.9.9"}, "the newest known is "),
-        ({"version": "0.32.00"}, "did you mean 0.32.0? "),
-        ({"name": "sglang", "version": "0.5.12.post9"}, "did you mean 0.5.12.post1? "),
-    ],
-    ids=["newer", "slip", "sglang"],
-)
-def test_unknown_engine_release_is_a_warning(stated: Manifest, hint: str) -> None:
-    found = said(service(short(gpus=1, engine=stated), **UNKNOWN), "warning")
-    (text,) = (each for each in found if "unknown release of " in each)
-    assert text.startswith("warning: roles[0].engine.version: ")
-    assert hint in text
 
 
 # The mirror of all images that the library chooses.
@@ -602,13 +464,6 @@ def test_image_registry_keeps_explicit_images() -> None:
 # What people write into a preset's template.
 
 QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
-
-
-@pytest.mark.parametrize("gpus", ["2Gi", "20000"])
-def test_impossible_number_of_gpus_is_an_error(gpus: str) -> None:
-    own = {"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
-    (text,) = said(service(short(template={"spec": {"containers": [own]}}), **QWEN), "error")
-    assert "roles[0].template: must ask for at most 10000 GPUs in each pod, got 2" in text
 
 
 def test_template_of_metadata_alone_is_completed() -> None:

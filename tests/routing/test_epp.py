@@ -13,13 +13,9 @@ from samples import (
     plan_of,
     problems,
     role,
-    said,
     template,
     warnings,
 )
-
-from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
-from fusioninfer_pulumi.findings import Severity
 
 AT = "roles[0].endpointPicker"
 
@@ -30,10 +26,6 @@ def picker(**fields: Any) -> Manifest:
 
 def config(manifest: Manifest) -> Any:
     return yaml.safe_load(only(manifest, "ConfigMap")["data"]["config.yaml"])
-
-
-def infos(manifest: Manifest) -> list[str]:
-    return said(manifest, Severity.INFO)
 
 
 IMAGES: dict[str, tuple[Manifest, str, str]] = {
@@ -56,63 +48,6 @@ def test_image_decides_the_picker_family(case: str) -> None:
     assert router is not None
     assert (router.epp.image, router.epp.family.name) == (image, family)
     assert picker_container(manifest)["image"] == image
-
-
-REFUSED: dict[str, tuple[Manifest, str]] = {
-    "an image of no known name": (
-        picker(image="own.example/picker:7"),
-        f'{AT}.image: "own.example/picker:7" is not a supported endpoint picker; supported are ',
-    ),
-    "a digest": (
-        picker(image="registry.k8s.io/gateway-api-inference-extension/epp@sha256:abc"),
-        f"{AT}.image: ",
-    ),
-    "an unknown family": (
-        picker(family="gaie-9"),
-        f'{AT}.family: must be one of {", ".join(FAMILIES)}, got "gaie-9"',
-    ),
-    "a flag that is ours": (
-        picker(args=["--v=3", "--grpc-port=1"]),
-        f"{AT}.args[1]: --grpc-port is set by the library; remove it",
-    ),
-    "a scorer that the picker has not": (
-        routed(scorers={"prefix-cache": 2, "load": 1}),
-        "roles[0].scorers.load: gaie-1.2 has no load-aware-scorer; it has ",
-    ),
-    "scorers without the strategy's own": (
-        routed(strategy="lora-affinity", scorers={"queue": 1}),
-        "roles[0].scorers: strategy lora-affinity uses scorer lora, which is not in ",
-    ),
-    "prefill and decode on an image that cannot": (
-        pair(strategy="pd-disaggregation", endpointPicker={"image": V1_2}),
-        (
-            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; "
-            "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
-        ),
-    ),
-    "a threshold where the strategy follows from the roles": (
-        routed(endpointPicker={"threshold": 8}),
-        (
-            f"{AT}.threshold: is the threshold of pd-disaggregation, and the strategy is "
-            "prefix-cache; remove it"
-        ),
-    ),
-    "a configuration that the picker refuses": (
-        routed(endpointPickerConfig="kind: ConfigMap\ndata: {}"),
-        "roles[0].endpointPickerConfig.kind: must be EndpointPickerConfig for gaie-1.2, got ",
-    ),
-    "an empty configuration": (
-        routed(endpointPickerConfig=" "),
-        "roles[0].endpointPickerConfig: must be a mapping, got an empty text",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_invalid_picker_fields_are_rejected(case: str) -> None:
-    manifest, expected = REFUSED[case]
-    (told,) = problems(manifest)
-    assert told.startswith(expected)
 
 
 def test_image_that_looks_like_another_family_is_a_warning() -> None:
@@ -221,70 +156,3 @@ def test_older_picker_gets_name_of_kv_cache_metric(image: str, flag: list[str]) 
     manifest = routed(role(), strategy="queue-size", endpointPicker={"image": image})
     args = picker_container(manifest)["args"]
     assert [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg] == flag
-
-
-def engine_role(*args: str, sglang: bool = False) -> Manifest:
-    image = "lmsysorg/sglang:v0.5.4" if sglang else "vllm/vllm-openai:v0.11.0"
-    command = (
-        ["python3", "-m", "sglang.launch_server", "--model-path"] if sglang else ["vllm", "serve"]
-    )
-    made = container(image=image, args=["m", "--port", "8000", *args], command=command)
-    return role(template=template(made))
-
-
-def picks(image: str, **picker: Any) -> Manifest:
-    return {"endpointPicker": {"image": image, **picker}}
-
-
-QUIET = engine_role("--disable-log-stats")
-OWN_CONFIG = {
-    **picks(V1_5),
-    "endpointPickerConfig": "featureGates: [flowControl]\nplugins: [{type: queue-scorer}]\n",
-}
-V1_4 = V1_5.replace("v1.5.0", "v1.4.0")
-SGLANG = engine_role("--enable-metrics", sglang=True)
-SGLANG_QUIET = engine_role(sglang=True)
-ONLY_PREFIX = {"scorers": {"prefix-cache": 1}}
-
-
-@pytest.mark.parametrize(
-    ("manifest", "told"),
-    [
-        (routed(SGLANG), ""),
-        (routed(SGLANG, **picks(V1_5, flowControl=True)), ""),
-        (routed(SGLANG, **picks(V1_4)), ": gaie-1.4 cannot read sglang:num_queue_reqs and "),
-        (
-            routed(SGLANG_QUIET),
-            "roles[1]: the endpoint picker's scorers kv-cache, queue cannot work without metrics",
-        ),
-        (routed(SGLANG_QUIET, **ONLY_PREFIX), ""),
-        (
-            routed(SGLANG_QUIET, **ONLY_PREFIX, **picks(V1_5, flowControl=True)),
-            "flow control cannot work without metrics of inference: SGLang serves",
-        ),
-        (
-            routed(QUIET),
-            "scorers kv-cache, queue cannot work without metrics of inference: vLLM",
-        ),
-        (routed(QUIET, **ONLY_PREFIX), ""),
-        (
-            routed(QUIET, **OWN_CONFIG),
-            "flow control cannot work without metrics of inference: vLLM",
-        ),
-        (
-            routed({**SGLANG, "name": "a"}, {**engine_role(), "name": "b"}),
-            "cannot work with several engines",
-        ),
-    ],
-)
-def test_load_scorers_and_flow_control_need_metrics_that_the_picker_reads(
-    manifest: Manifest, told: str
-) -> None:
-    holds_requests = "flow control" in told
-    rejected = problems(manifest)
-    warned = [
-        text for text in warnings(manifest) if "cannot work with" in text or "cannot read" in text
-    ]
-    assert len(rejected) == (bool(told) and holds_requests)
-    assert len(warned) == (bool(told) and not holds_requests)
-    assert all(told in text for text in [*rejected, *warned])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 from routed import pair
 from samples import (
@@ -157,15 +156,3 @@ def test_picker_without_support_is_rejected() -> None:
         "roles[0].endpointPicker.image: llm-d-0.9 cannot keep prefill and decode of a request in "
         "one group; use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
     )
-
-
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        paired(None, endpointPicker={"groupPairing": "Strict"}),
-        paired(strategy="queue-size", endpointPicker={"groupPairing": "Strict"}),
-    ],
-)
-def test_pairing_without_effect_is_rejected(manifest: Manifest) -> None:
-    (found,) = problems(manifest)
-    assert found.startswith("roles[0].endpointPicker.groupPairing: has no effect: requires groups")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from routed import LLM_D, ROUTE, V1_2, V1_5, only, routed
-from samples import Manifest, container, problems, role, service, template, warnings
+from routed import LLM_D, ROUTE, V1_5, only, routed
+from samples import Manifest, container, role, template, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.diff._sentences import describe_traffic_shares
@@ -71,53 +71,7 @@ def test_rewrite_of_all_other_names_comes_last() -> None:
     assert other == {"targets": [{"modelRewrite": "m", "weight": 1}]}
 
 
-def rewriting(*rewrites: Manifest, **more: Any) -> Manifest:
-    """A service whose router has these rewrites."""
-    return routed(modelRewrites=list(rewrites), **more)
-
-
-ONE: Manifest = {"models": ["chat"], "targets": [{"model": "m"}]}
 AT = "roles[0].modelRewrites"
-REFUSED: dict[str, tuple[Manifest, str]] = {
-    "a picker that reads none": (
-        canary(95, 5, **image(V1_2)),
-        f"{AT}: gaie-1.2 ignores InferenceModelRewrites, so requests would keep their",
-    ),
-    "a name twice": (
-        rewriting(ONE, {"models": ["a", "chat"], "targets": [{"model": "m"}]}),
-        f'{AT}[1].models[1]: "chat" is rewritten already; remove one',
-    ),
-    "all names twice": (
-        rewriting({"targets": [{"model": "m"}]}, {"targets": [{"model": "m"}]}),
-        f"{AT}[1]: has no models, and neither has another one; name them",
-    ),
-    "a weight that is missing": (
-        rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "n"}]}),
-        f"{AT}[0].targets[1].weight: is required where there are several targets",
-    ),
-    "weights of 0 alone": (
-        rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 0}]}),
-        f"{AT}[0].targets: all have weight 0, so no model would answer; give one a weight above 0",
-    ),
-    "no target": (
-        rewriting({"models": ["a"], "targets": []}),
-        f"{AT}[0].targets: must contain at least 1 item, got none",
-    ),
-    "a role that is no router": (
-        service(role(modelRewrites=[ONE])),
-        (
-            "roles[0].modelRewrites: belongs to a role of componentType router (this role is a "
-            "worker)"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_invalid_model_rewrites_are_rejected(case: str) -> None:
-    manifest, expected = REFUSED[case]
-    (problem,) = problems(manifest)
-    assert problem.startswith(expected)
 
 
 def test_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:

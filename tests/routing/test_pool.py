@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, only, pair, routed
-from samples import Manifest, container, listening, problems, role, template, warnings
+from samples import Manifest, listening, problems, role
 
 SERVICE, TYPE = "fusioninfer.io/service", "fusioninfer.io/component-type"
 LEADERS = {SERVICE: "svc", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
@@ -58,107 +58,6 @@ SELECTORS: dict[str, tuple[Manifest, dict[str, str]]] = {
 def test_selector_matches_serving_pods(case: str) -> None:
     manifest, also = SELECTORS[case]
     assert pool(manifest)["selector"] == {"matchLabels": {**LEADERS, **also}}
-
-
-WARNED: dict[str, tuple[Manifest, list[str]]] = {
-    "strategies that do not pair": (
-        pair(role("w"), strategy="queue-size"),
-        [
-            (
-                "warning: roles[0].strategy: requests go to decode only, prefill (prefiller), w "
-                "(worker) gets none: choose pd-disaggregation to pair prefill with decode"
-            )
-        ],
-    ),
-    "a configuration that does not pair": (
-        pair(endpointPickerConfig=ONE_PROFILE),
-        [
-            (
-                "warning: roles[0].endpointPickerConfig: requests go to decode only, prefill "
-                "(prefiller) gets none: choose pd-disaggregation to pair prefill with decode"
-            )
-        ],
-    ),
-    "a prefiller beside workers": (
-        routed(role("a", "prefiller"), role("b")),
-        [
-            (
-                "warning: roles[0].strategy: requests go to b only, a (prefiller) gets none: a "
-                "prefill pod answers with one token only"
-            )
-        ],
-    ),
-    "workers beside a pair": (
-        pair(role("w"), strategy="pd-disaggregation"),
-        [
-            (
-                "warning: roles[0].strategy: requests go to prefillers and decoders only, w "
-                "(worker) gets none"
-            )
-        ],
-    ),
-    "an engine with TLS of its own": (
-        routed(
-            role(
-                template=template(
-                    container(args=["--model", "m", "--ssl-certfile=/c", "--ssl-keyfile=/k"])
-                )
-            )
-        ),
-        [
-            (
-                "warning: roles[1]: serves HTTPS, but gateway and endpoint picker send plain HTTP "
-                "to pods of a pool; end TLS at the Gateway"
-            )
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WARNED)
-def test_pods_that_get_no_requests_are_a_warning(case: str) -> None:
-    manifest, expected = WARNED[case]
-    ours = [line for line in warnings(manifest) if "serves HTTPS" in line or "requests go" in line]
-    assert ours == expected
-
-
-REFUSED: dict[str, tuple[Manifest, list[str]]] = {
-    "pairing without a prefiller": (
-        routed(role("a", "decoder"), strategy="pd-disaggregation"),
-        [
-            (
-                "roles[0].strategy: pd-disaggregation requires a prefiller and a decoder; there "
-                "is no "
-                "prefiller"
-            )
-        ],
-    ),
-    "pairing without both": (
-        routed(strategy="pd-disaggregation"),
-        [
-            (
-                "roles[0].strategy: pd-disaggregation requires a prefiller and a decoder; there "
-                "is no "
-                "prefiller and no decoder"
-            )
-        ],
-    ),
-    "different ports": (
-        routed(role("a", port=8000), listening("b", 8080)),
-        [
-            (
-                "roles[0]: pods of a pool must serve on one port, got a "
-                "8000, b 8080; give the roles one port"
-            )
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_pool_that_cannot_serve_is_rejected(case: str) -> None:
-    manifest, expected = REFUSED[case]
-    assert problems(manifest) == expected
 
 
 def test_ports_of_roles_outside_of_the_pool_do_not_matter() -> None:

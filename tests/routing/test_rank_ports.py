@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from routed import LLM_D, objects, only, pair, routed
+from routed import objects, only, routed
 from samples import (
     Manifest,
     container,
-    listening,
     pod_templates,
     problems,
     role,
-    service,
     template,
 )
 
@@ -89,81 +86,6 @@ def test_sidecar_listens_for_every_rank() -> None:
     assert "8004" in engine_["args"]
     declared = {port["containerPort"] for port in engine_["ports"]}
     assert declared >= {8004, 8005, 8006, 8007}
-
-
-REFUSED: dict[str, tuple[Manifest, str]] = {
-    "one rank": (
-        routed(ranked(parallelism={"portPerRank": True})),
-        "roles[1].parallelism.portPerRank: has no effect without data; remove it",
-    ),
-    "more than a pool's ports": (
-        routed(ranked(parallelism={"data": 16, "portPerRank": True})),
-        "roles[0]: InferencePool svc-pool: spec.targetPorts: must have at most 8 items, got 16",
-    ),
-    "ranks in several pods": (
-        routed(ranked(parallelism={"data": 8, "dataLocal": 4, "portPerRank": True})),
-        (
-            "roles[1].parallelism.portPerRank: needs one pod in a replica, got 2: a pool holds the "
-            "first pod of each alone, and the copies of the others would get no requests; set data "
-            "for one pod and raise replicas, or remove this"
-        ),
-    ),
-    "SGLang": (
-        routed(
-            ranked(
-                template=template(
-                    container(
-                        "sglang",
-                        image="lmsysorg/sglang:v0.5.4",
-                        command=["python3", "-m", "sglang.launch_server", "--model-path=m"],
-                        args=[],
-                    )
-                )
-            )
-        ),
-        "roles[1].parallelism.portPerRank: SGLang has no such argument",
-    ),
-    "no router": (
-        service(ranked()),
-        (
-            "roles[0].parallelism.portPerRank: inference serves on ports 8000 to 8003, but the "
-            "Service reaches only 8000, so the other ranks receive no requests; add a role of "
-            "componentType router, or let the ranks share a port"
-        ),
-    ),
-    "roles with different ports": (
-        routed(ranked("a"), listening("b", 8000)),
-        (
-            "roles[0]: pods of a pool must serve on the same ports, got a "
-            "8000 to 8003, b 8000; give the roles the same ports"
-        ),
-    ),
-    "ports that leave out the engine's": (
-        routed(pool={"targetPorts": [8001, 8002]}),
-        (
-            "roles[0].pool.targetPorts: lack 8000, on which inference serves; add it, or set "
-            "the role's port"
-        ),
-    ),
-    "nine ports": (
-        routed(pool={"targetPorts": list(range(8000, 8009))}),
-        "roles[0].pool.targetPorts: must contain at most 8 items, got 9",
-    ),
-    "a sidecar that listens on one": (
-        pair(pool={"targetPorts": [8000, 8001]}, endpointPicker={"image": LLM_D}),
-        (
-            "roles[0].pool.targetPorts: differ from the ports of the sidecar of decode "
-            "(8000); remove this, and set parallelism.portPerRank or the sidecar's "
-            "--data-parallel-size"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_invalid_rank_ports_are_rejected(case: str) -> None:
-    manifest, expected = REFUSED[case]
-    assert problems(manifest) == [expected]
 
 
 def test_old_release_rejects_port_per_rank() -> None:

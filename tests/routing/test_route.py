@@ -244,39 +244,6 @@ def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     assert wanted is None or (wanted in several[0] and "roles[0].httproute.split: " in several[0])
 
 
-@pytest.mark.parametrize(
-    ("manifest", "wanted"),
-    [
-        (split(("new", 60), ("old", 50)), "split: gives away 110 percent of the requests"),
-        (split(("new", 101)), "split[0].weight: "),
-        (split(("N!", 5)), "split[0].service: "),
-        (
-            split(("new", 5), rules=[{"backendRefs": [{"name": "x", "port": 1}]}]),
-            "split: has no effect: every rule has its own",
-        ),
-        (
-            routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
-            "hostnames: has no effect: no route is created, because another one leads",
-        ),
-        (
-            routed(httproute={"routedBy": "stable"}, gateway={}),
-            "roles[0].gateway: would be a Gateway without a route",
-        ),
-        (
-            routed(
-                httproute={"routedBy": "stable"},
-                gateway={"implementation": "istio", "gatewayClassName": "istio"},
-            ),
-            "roles[0].gateway: would be a Gateway without a route",
-        ),
-    ],
-)
-def test_shares_that_cannot_work_are_rejected(manifest: Manifest, wanted: str) -> None:
-    found = problems(manifest)
-    assert len(found) == 1
-    assert wanted in found[0]
-
-
 # External routes: `refs` and `routedBy`.
 
 NEAR: Manifest = {"refs": [{"name": "chat"}, {"name": "batch"}]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from samples import container, pod, problems, rendered, role, service, template
+from samples import container, pod, rendered, role, service
 
 from fusioninfer_pulumi.schemas.kind_schema import (
     CONTAINER,
@@ -19,9 +19,6 @@ from fusioninfer_pulumi.schemas.kind_schema import (
     part_schema,
 )
 from fusioninfer_pulumi.schemas.schema_check import normalize_part, object_findings, part_findings
-
-POD = "roles[0].template.spec"
-SERVING = f"{POD}.containers[0]"
 
 
 def said(value: Any, part: Part) -> list[str]:
@@ -101,15 +98,6 @@ def test_unknown_value_is_valid_anywhere(output: Any) -> None:
     assert said(value, POD_TEMPLATE) == []
 
 
-@pytest.mark.parametrize("levels", [150, 400])
-def test_too_deep_nesting_is_rejected_with_its_reason(levels: int) -> None:
-    deep: dict[str, Any] = {}
-    for _ in range(levels):
-        deep = {"a": deep}
-    said = problems(pod(container(), affinity=deep))
-    assert any("nested deeper than 100 levels" in each for each in said)
-
-
 def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
     value = {"spec": {"containers": {"a": output("x")}}}
     (told,) = said(value, POD_TEMPLATE)
@@ -148,14 +136,6 @@ def test_generated_fields_must_fit_with_user_fields() -> None:
     serving["ports"] = [{"containerPort": 5600}, {"containerPort": 5600}]
     assert object_findings(made) == []
     assert [finding.rule for finding in object_findings(twice)] == ["duplicate-name"]
-
-
-@pytest.mark.parametrize("amount", ["9" * 99, 10**99, "1e99", "1e-99", 1e99])
-def test_meaningless_quantities_are_rejected(amount: Any) -> None:
-    (told,) = problems(service(role(template=template(container(gpus=amount)))))
-    assert told.startswith(
-        f"{SERVING}.resources.limits[nvidia.com/gpu]: must be a Kubernetes quant"
-    )
 
 
 def test_objects_without_a_schema_are_not_judged() -> None:

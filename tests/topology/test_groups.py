@@ -76,23 +76,6 @@ def test_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
     assert [objects[f"PodGroup/svc-{group}"]["spec"] for group in range(3)] == [whole] * 3
 
 
-def test_minimum_is_compared_with_the_replicas_of_one_group() -> None:
-    (found,) = problems(grouped(3, {"decode": 3}))
-    assert found == (
-        "schedulingStrategy.gangPolicy.minRoleReplicas.decode: must be at most the role's "
-        "replicas (2), got 3"
-    )
-
-
-@pytest.mark.parametrize(
-    ("groups", "said_of"),
-    [(-1, "groups: must be at least 0, got -1"), (True, "groups: must be an integer, got true"),
-     ("2", 'groups: must be an integer, got "2"')],
-)  # fmt: skip
-def test_group_count_must_be_a_count(groups: Any, said_of: str) -> None:
-    assert problems(service(groups=groups)) == [said_of]
-
-
 def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> None:
     started = time.process_time()
     # The rest of the document is looked at all the same.
@@ -102,14 +85,6 @@ def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> No
         "roles[0].replicas: must be at most 10000 over all groups, got 10000 x 1000",
         "roles[1].template.spec: is required: a mapping",
     ]
-
-
-def test_name_with_group_that_is_too_long_is_rejected() -> None:
-    wide = service(role("r" * 20), name="s" * 28, groups=11)
-    (found,) = problems(wide)
-    assert f"{'s' * 28}-10-{'r' * 20}-0 has 54 characters" in found
-    del wide["spec"]["groups"]
-    assert problems(wide) == []
 
 
 def collisions(*manifests: Manifest) -> list[str]:

@@ -12,10 +12,8 @@ from samples import (
     plan_of,
     pod_templates,
     prefill_decode,
-    problems,
     rendered,
     role,
-    rules,
     service,
     template,
     warnings,
@@ -71,93 +69,6 @@ def test_pods_restart_for_no_queue() -> None:
     plain, queued = (of_kind(rendered(each), "LeaderWorkerSet")[0] for each in manifests)
     key = "fusioninfer.io/revision"
     assert plain["metadata"]["labels"][key] == queued["metadata"]["labels"][key]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        (
-            kueue(minRoleReplicas={"decode": 1}),
-            (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica on its "
-                "own and has no minimum for each role; remove it, or use backend Volcano"
-            ),
-        ),
-        (
-            kueue(networkTopology={"groupPolicy": {"highestTierAllowed": 1}}),
-            (
-                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; Kueue "
-                "reads the annotation kueue.x-k8s.io/podset-required-topology of the pod "
-                "templates; remove it, or use backend Volcano"
-            ),
-        ),
-        (
-            kueue(None),
-            (
-                "schedulingStrategy.queue: is required with backend Kueue: name a LocalQueue of "
-                "the namespace; without one Kueue admits nothing"
-            ),
-        ),
-    ],
-)
-def test_unsupported_kueue_fields_are_rejected(strategy: Any, expected: str) -> None:
-    assert problems(prefill_decode(**strategy)) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("policy", "reason"),
-    [
-        ({"requiredReplicas": "LowestOrdinals"}, "Kueue has no minimum for each role"),
-        ({"minResources": True}, "Kueue counts the requests of every replica"),
-    ],
-)
-def test_field_without_effect_with_kueue_is_a_warning(policy: Any, reason: str) -> None:
-    (field,) = policy
-    assert warnings(service(role(), **kueue(**policy))) == [
-        f"warning: schedulingStrategy.gangPolicy.{field}: has no effect: {reason}"
-    ]
-
-
-def test_kueue_reports_roles_that_start_apart() -> None:
-    assert ("roles-start-apart", "schedulingStrategy.gangPolicy.backend") in rules(
-        prefill_decode(**kueue())
-    )
-    alone = service(role(multinode=nodes(2), startupPolicy="LeaderReady"), **kueue())
-    exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
-    assert problems(alone) == []
-    assert problems(prefill_decode(metadata={"annotations": exclusive}, **kueue())) == []
-    assert "roles-start-apart" not in dict(rules(alone))
-
-
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        ({"podLabels": {QUEUE: "team"}}, "podLabels"),
-        ({"roles": {"podLabels": {QUEUE: "team"}}}, "roles[0].podLabels"),
-        (
-            {"roles": {"template": template(metadata={"labels": {QUEUE: "team"}})}},
-            "roles[0].template.metadata.labels",
-        ),
-    ],
-)
-def test_pods_that_kueue_would_never_start_are_rejected(changed: Any, field: str) -> None:
-    """Seen with the real one: e2e/test_kueue.py."""
-    changed = dict(changed)
-    labelled = service(role(**changed.pop("roles", {})), **changed, **kueue())
-    (problem,) = problems(labelled)
-    assert problem.startswith(f"{field}[{QUEUE}]: keeps the pods of a LeaderWorkerSet from ")
-    assert "gangPolicy.backend: Kueue" in problem
-    labelled["spec"].pop("schedulingStrategy")
-    assert problems(labelled) == [problem]
-    labelled["metadata"]["labels"] = {QUEUE: "team"}
-    assert ("kueue-label", f"{field}[{QUEUE}]") in rules(labelled)
-
-
-def test_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
-    manifest = service(role(), metadata={"labels": {QUEUE: "team"}})
-    reason = "is copied to all objects, so replicas wait in a queue that the plan does not know"
-    remedy = "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead"
-    assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 
 
 def test_capacity_table_is_each_replica_by_itself() -> None:

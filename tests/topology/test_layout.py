@@ -11,7 +11,6 @@ from samples import (
     nodes,
     plan_of,
     prefill_decode,
-    problems,
     rendered,
     role,
     service,
@@ -27,7 +26,6 @@ from fusioninfer_pulumi.rollout.update_order import next_lws, update_order
 from fusioninfer_pulumi.topology.role_plan import LwsPlan
 
 PER_ROLE = {"layout": "PerRole"}
-LONG = "a" * 40
 WIDE = {"template": template(container(gpus="8")), "multinode": nodes(2, launcher="none")}
 
 
@@ -138,54 +136,9 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
     }  # fmt: skip
 
 
-def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
-    several = service(role(), role("other"), rollout={"maxSurge": 1})
-    assert problems(several) == [
-        (
-            "rollout.maxSurge: requires layout: PerRole, got 1: with PerReplica each "
-            "LeaderWorkerSet "
-            "has exactly one replica"
-        )
-    ]
-    inner = service(role(rollout={"maxSurge": "10%"}))
-    assert problems(inner)[0].startswith(
-        'roles[0].rollout.maxSurge: requires layout: PerRole, got "1'
-    )
-
-
-@pytest.mark.parametrize("spec", [{}, PER_ROLE])
-def test_max_unavailable_zero_needs_a_surge(spec: Any) -> None:
-    (told,) = problems(service(role(), rollout={"maxUnavailable": 0}, **spec))
-    assert told.startswith(
-        "rollout.maxUnavailable: must be at least 1, or 0 together with maxSurge"
-    )
-    (told,) = problems(service(role(rollout={"maxUnavailable": 0}), **spec))
-    assert told.startswith("roles[0].rollout.maxUnavailable: must be at least 1")
-    assert not problems(of({"maxUnavailable": 0, "maxSurge": 1}))
-
-
-def test_recreate_rejects_partition() -> None:
-    (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
-    assert told.startswith("rollout.partition: conflicts with strategy Recreate")
-    assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
-
-
 def test_surge_has_no_effect_without_rolling_updates() -> None:
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
     assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
-
-
-@pytest.mark.parametrize(
-    ("more", "limit"),
-    [({}, 52), ({"multinode": nodes(2)}, 50), ({"multinode": nodes(2), "replicas": 11}, 49),
-     ({"multinode": nodes(2), "replicas": 10, "rollout": {"maxSurge": 1}}, 49)],
-)  # fmt: skip
-def test_names_leave_space_for_group_suffixes(more: Any, limit: int) -> None:
-    fits = role("b" * (limit - 41), **{"replicas": 2, **more})
-    assert not problems(service(fits, name=LONG, **PER_ROLE))
-    fits["name"] += "b"
-    (told,) = problems(service(fits, name=LONG, **PER_ROLE))
-    assert f"has {limit + 1} characters, at most {limit} are allowed" in told
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from samples import nodes, problems, role, service
+from samples import nodes, role, service
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
@@ -17,63 +16,6 @@ def collisions(*manifests: dict[str, Any]) -> list[list[str]]:
     plans = plan_services([load(manifest)[0] for manifest in manifests])
     return [
         [str(finding) for finding in plan.findings if finding.severity == "error"] for plan in plans
-    ]
-
-
-def of_length(length: int, replicas: int, **fields: Any) -> dict[str, Any]:
-    """A service whose longest LeaderWorkerSet name has so many characters."""
-    name = "a" * (length - len(f"-role-{replicas - 1}"))
-    return service(role("role", replicas=replicas, **fields), name=name)
-
-
-@pytest.mark.parametrize(
-    ("replicas", "fields", "limit"),
-    [
-        (1, {}, 52),
-        (10, {}, 52),
-        (11, {}, 52),
-        (1, {"multinode": nodes(1)}, 52),
-        (1, {"multinode": nodes(2)}, 50),
-        (11, {"multinode": nodes(2)}, 50),
-    ],
-)
-def test_name_limit_follows_from_stateful_sets(
-    replicas: int, fields: dict[str, Any], limit: int
-) -> None:
-    assert problems(of_length(limit, replicas, **fields)) == []
-    (problem,) = problems(of_length(limit + 1, replicas, **fields))
-    service_name = "a" * (limit + 1 - len(f"-role-{replicas - 1}"))
-    assert problem == (
-        f"roles[0].name: the name of LeaderWorkerSet {service_name}-role-{replicas - 1} has "
-        f"{limit + 1} characters, at most {limit} are allowed; shorten the name of the service or "
-        "role by 1"
-    )
-
-
-def test_every_role_whose_name_is_too_long_is_named() -> None:
-    manifest = service(role("a" * 30), role("b" * 30, multinode=nodes(2)), role("c"), name="s" * 19)
-    assert [problem.partition(":")[0] for problem in problems(manifest)] == ["roles[1].name"]
-    manifest["metadata"]["name"] = "s" * 25
-    assert [problem.partition(":")[0] for problem in problems(manifest)] == [
-        "roles[0].name",
-        "roles[1].name",
-    ]
-
-
-def test_every_service_name_fits_where_labels_end() -> None:
-    assert problems(service(role("a", replicas=0), name="s" * 63)) == []
-    assert problems(service(name="s" * 64)) == [
-        "metadata.name: must have at most 63 characters, got 64"
-    ]
-
-
-@pytest.mark.parametrize("name", ["epp", "epp-config", "pool", "httproute", "gateway"])
-def test_roles_keep_off_the_names_of_the_routers_objects(name: str) -> None:
-    assert problems(service(role(name))) == [
-        (
-            f'roles[0].name: "{name}" is taken by the router\'s objects; not allowed: epp, '
-            "epp-config, gateway, httproute, pool"
-        )
     ]
 
 

@@ -12,13 +12,10 @@ from samples import (
     plan_of,
     pod_templates,
     prefill_decode,
-    problems,
     rendered,
     role,
-    rules,
     service,
     template,
-    warnings,
 )
 
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
@@ -84,78 +81,6 @@ def test_single_pods_are_no_gang(more: Any) -> None:
     assert "PodGroup" not in kinds(manifest)
     (pod,) = pod_templates(manifest)
     assert not {"schedulingGroup", "schedulerName"} & pod["spec"].keys()
-
-
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        (
-            native(minRoleReplicas={"decode": 1}),
-            (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: a Kubernetes PodGroup counts "
-                "pods, not roles; remove it, or use backend Volcano"
-            ),
-        ),
-        (
-            native(networkTopology={"rolePolicy": {"highestTierAllowed": 1}}),
-            (
-                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; remove "
-                "it, or use backend Volcano"
-            ),
-        ),
-        (
-            with_strategy(schedulerName="volcano"),
-            (
-                "schedulingStrategy.schedulerName: volcano does not read Kubernetes' own "
-                "PodGroups; use default-scheduler (the default here), or backend Volcano"
-            ),
-        ),
-    ],
-)
-def test_unsupported_native_gang_fields_are_rejected(strategy: Any, expected: str) -> None:
-    assert problems(prefill_decode(**strategy)) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("fields", "at"),
-    [
-        ({"startupPolicy": "LeaderReady", "multinode": nodes(2)}, "roles[0].startupPolicy"),
-        (
-            {"template": template(priorityClassName="high")},
-            "roles[0].template.spec.priorityClassName",
-        ),
-    ],
-)
-def test_native_gang_deadlock_is_rejected(fields: Any, at: str) -> None:
-    assert ("gang-deadlock", at) in rules(prefill_decode(fields, **native()))
-
-
-@pytest.mark.parametrize(
-    ("strategy", "field", "reason"),
-    [
-        (
-            native(requiredReplicas="LowestOrdinals"),
-            "gangPolicy.requiredReplicas",
-            "all replicas are required",
-        ),
-        (
-            native(minResources=True),
-            "gangPolicy.minResources",
-            "Kubernetes' own gangs have no queue that counts resources",
-        ),
-        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs have no queue"),
-    ],
-)
-def test_field_without_effect_is_a_warning(strategy: Any, field: str, reason: str) -> None:
-    told = warnings(service(role(), **strategy))
-    assert told == [f"warning: schedulingStrategy.{field}: has no effect: {reason}"]
-
-
-def test_native_gang_rejects_autoscaling() -> None:
-    scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [{"name": "waiting", "target": 5}]}}
-    told = problems(prefill_decode({}, scaled, layout="PerRole", **native()))
-    assert [text.partition(":")[0] for text in told] == ["roles[1].autoscaling"]
-    assert "backend Native" in told[0]
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, service, warnings
+from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, warnings
 
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
@@ -57,12 +57,6 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
         "with mode hard: Volcano ignores the mode without it"
     )
-
-
-def test_network_topology_without_gang_is_rejected() -> None:
-    alone = service(schedulingStrategy={"gangPolicy": {"networkTopology": {"groupPolicy": HARD}}})
-    (found,) = problems(alone)
-    assert found.endswith("which is off for these pods; remove it, or set gangPolicy.mode to On")
 
 
 def test_empty_network_topology_is_a_warning() -> None:

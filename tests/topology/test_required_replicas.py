@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 from cli.printed import plan_text
-from samples import nodes, plan_of, prefill_decode, problems, rendered, role, said, service
+from samples import plan_of, prefill_decode, rendered
 
-from fusioninfer_pulumi.findings import Severity
-
-AT = "schedulingStrategy.gangPolicy.requiredReplicas"
 LOWEST = {"requiredReplicas": "LowestOrdinals"}
 INDEX = "fusioninfer.io/replica-index"
 
@@ -59,42 +56,6 @@ def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
     assert policies(manifest) == policies(
         prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}))
     )
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        (
-            prefill_decode(**asking({"decode": 0}, **LOWEST)),
-            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
-        ),
-        (
-            prefill_decode(schedulingStrategy={"gangPolicy": LOWEST}),
-            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
-        ),
-        (
-            service(role(), schedulingStrategy={"gangPolicy": LOWEST}),
-            "has no effect: these pods are not gang-scheduled (gangPolicy.mode: On turns it on)",
-        ),
-    ],
-)
-def test_required_replicas_without_minimum_have_no_effect(
-    manifest: dict[str, Any], expected: str
-) -> None:
-    warned = [each for each in said(manifest, Severity.WARNING) if AT in each]
-    assert warned == [f"warning: {AT}: {expected}"]
-
-
-def test_it_is_not_for_one_set_for_each_role() -> None:
-    spread = role(replicas=2, multinode=nodes(2))
-    asked = asking({"inference": 1}, **LOWEST)
-    assert problems(service(spread, layout="PerRole", **asked)) == [
-        (
-            f"{AT}: LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role "
-            f"is updated from the highest ordinal, and stops there while that one is unschedulable"
-        )
-    ]
-    assert problems(service(spread, **asked)) == []
 
 
 def test_plan_names_them() -> None:

@@ -1,0 +1,135 @@
+"""Tables of `findings`: manifests, as changes of a base, with all that is found in them.
+
+A test of a table has a `base` of `_bases.yaml`, the fields `with` which all its cases set, and
+`cases`: the fields that one sets in addition, by their paths in findings (null removes one), and
+its findings of the severities it names. `findings` are those of all severities. Rules that every
+short pod violates (`samples.SHORT`) are left out unless the test says `every_rule`.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from samples import SHORT, Manifest, changed
+from yaml_files import read
+
+from fusioninfer_pulumi.findings import Severity, with_rule
+from fusioninfer_pulumi.loading.validate import plan_document, validate_document
+
+FOLDER = Path(__file__).parent / "findings"
+SEVERITIES = {
+    "errors": {Severity.ERROR},
+    "warnings": {Severity.WARNING},
+    "infos": {Severity.INFO},
+    "findings": set(Severity),
+}
+#: YAML would quote these for their brackets, which only matter in lists and mappings of one line.
+_PLAIN_PATH = re.compile(r"[a-z]+\[[A-Za-z0-9_.\[\]/-]*")
+_BASES: Mapping[str, Manifest] = read(FOLDER / "_bases.yaml")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A manifest of a table, and its findings by severity, as text with their rules."""
+
+    id: str
+    manifest: Manifest
+    expected: Mapping[str, list[str]]
+    every_rule: bool
+
+    def findings(self) -> dict[str, list[str]]:
+        """Return what is found, of the severities that the table names."""
+        _, findings = plan_document(validate_document(self.manifest))
+        return {
+            key: [
+                with_rule(finding)
+                for finding in findings
+                if finding.severity in SEVERITIES[key]
+                and (self.every_rule or finding.rule not in SHORT)
+            ]
+            for key in self.expected
+        }
+
+
+def tables() -> list[Path]:
+    """Return the files of all tables."""
+    return sorted(FOLDER.glob("[a-z]*/*.yaml"))
+
+
+def cases(table: Path) -> Iterator[Case]:
+    """Yield the cases of a table in order."""
+    topic = table.relative_to(FOLDER).with_suffix("").as_posix()
+    for test in read(table):
+        for number, row in enumerate(test["cases"]):
+            manifest = copy.deepcopy(_BASES[test["base"]])
+            for fields in (test.get("with", {}), row.get("change", {})):
+                changed(manifest, copy.deepcopy(fields))
+            yield Case(
+                f"{topic}:{test['test']}-{row.get('name', number)}",
+                manifest,
+                {key: row[key] for key in SEVERITIES if key in row},
+                test.get("every_rule", False),
+            )
+
+
+def rewrite(table: Path) -> None:
+    """Write a table with the findings of today."""
+    tests = read(table)
+    rows = [row for test in tests for row in test["cases"]]
+    for row, case in zip(rows, cases(table), strict=True):
+        row.update(case.findings())
+    table.write_text(dump(tests), encoding="utf-8")
+
+
+def dump(tests: Any) -> str:
+    """Return a table as text: fields in one line each, findings one below another."""
+    return "".join(_entry(test, "") for test in tests)
+
+
+def _entry(fields: Mapping[str, Any], indent: str) -> str:
+    lines = []
+    for key, value in fields.items():
+        if key == "cases":
+            text = f"{key}:\n" + "".join(_entry(row, f"{indent}  ") for row in value)
+        elif key in SEVERITIES and value:
+            text = f"{key}:\n" + "".join(f"{indent}  - {_line(line)}" for line in value)
+        elif key in ("with", "change"):
+            text = f"{key}:\n" + "".join(
+                f"{indent}    {_line(path).rstrip()}: {_line(field)}"
+                for path, field in value.items()
+            )
+        else:
+            text = f"{key}: {_line(value)}"
+        lines.append(f"{indent}  {text}")
+    return f"{indent}- " + "".join(lines).removeprefix(f"{indent}  ")
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, str) and _PLAIN_PATH.fullmatch(value):
+        return f"{value}\n"
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10_000
+    )
+    return text.removesuffix("...\n")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Repeats equal values, and keeps strings of several lines in one."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
