@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -191,10 +191,8 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
 def _name(at: Location, name: str) -> Iterator[Finding]:
     if is_known_form(name):
         return
-    meant = suggest_accelerator(name) or (
-        closest_name(name, _STANDARD) if "/" not in name else None
-    )
-    out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
+    meant = suggest_accelerator(name)
+    out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
     what = "name" if "/" in name else "of a container"
     yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")
 
