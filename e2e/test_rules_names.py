@@ -118,8 +118,7 @@ def labelled(manifest: Object, key: str, value: str) -> Change:
     """Demand that a label in the user's template is rejected; return a change that adds it."""
     changed = copy.deepcopy(manifest)
     changed["spec"]["roles"][0]["template"]["metadata"] = {"labels": {key: value}}
-    owner = "LeaderWorkerSet" if key.startswith("leaderworkerset") else "fusioninfer-pulumi"
-    rejected(changed, f"is set by {owner}")
+    rejected(changed, "is set by fusioninfer-pulumi")
     return in_templates(
         lambda template: template["metadata"].setdefault("labels", {}).update({key: value})
     )

@@ -96,6 +96,7 @@ _PVC = {"persistentVolumeClaim": {"claimName": "c"}}
 REFUSED: list[Case] = [
     ("invalid-format", {**spec(), "metadata": {"labels": {"a": "b c"}}}, "metadata.labels.a"),
     ("unknown-value", spec(restartPolicy="OnFailure"), "spec.restartPolicy"),
+    ("field-out-of-place", spec(activeDeadlineSeconds=5), "spec.activeDeadlineSeconds"),
     ("unknown-value", spec(dnsPolicy="none"), "spec.dnsPolicy"),
     ("invalid-format", spec(priorityClassName="High"), "spec.priorityClassName"),
     ("invalid-format", spec(nodeSelector={"a": "b c"}), "spec.nodeSelector.a"),
@@ -179,7 +180,6 @@ REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
         annotated("seccomp.security.alpha.kubernetes.io/pod", "none"),
         "metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]",
     ),
-    (spec(activeDeadlineSeconds=5), "spec.activeDeadlineSeconds"),
     (spec(ephemeralContainers=[{"name": "d", **IMAGE}]), "spec.ephemeralContainers"),
     (spec(dnsPolicy="None"), "spec.dnsConfig.nameservers"),
     (spec(dnsConfig={"nameservers": ["10.0.0.1"] * 4}), "spec.dnsConfig.nameservers"),

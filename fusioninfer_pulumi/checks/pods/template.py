@@ -68,6 +68,9 @@ def check_template(
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
         message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
+    if owner is Owner.STATEFUL_SET and isinstance(spec.get("activeDeadlineSeconds"), int):
+        message = "is not supported in pods of a StatefulSet, as those of replicas are; remove it"
+        yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
 
 
 def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
