@@ -78,7 +78,8 @@ def refused_by_pods_alone(source: Source) -> bool:
     # The API server accepts images with a space, which no kubelet can pull, and hooks that sleep
     # for no time, although `seconds` is required in its schema.
     in_pods = all(
-        _OF_PODS.intersection(finding.location) and finding.location[-1] not in ("image", "seconds")
+        _OF_PODS.intersection(finding.location)
+        and not {"image", "sleep"}.intersection(finding.location[-2:])
         for finding in wrong
     )
     return running and wrong <= planned and in_pods and {f.rule for f in wrong} <= own_rules()
