@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import tarfile
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.engine.project import REPOSITORY
 from e2e.engine.services import TWO_NODES, Stack, rendered, role, router, service, state_objects
+from e2e.objects import bound_claim
 
-#: The commit that is version 0.1.0.
-RELEASE = "262481f"
+#: The commits that are the released versions.
+RELEASES = {"0.1.0": "262481f", "0.2.0": "65390fc4"}
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    git = ["git", "-C", str(REPOSITORY), "archive", RELEASE, "fusioninfer_pulumi"]
-    found = subprocess.run(git, capture_output=True, check=False)
-    if found.returncode:
-        pytest.skip(f"this clone does not have the commit {RELEASE}")
-    folder = tmp_path_factory.mktemp("release")
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+def unpack_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return a function that unpacks the package of a released version, for `PYTHONPATH`."""
+
+    def unpack(version: str) -> str:
+        commit = RELEASES[version]
+        git = ["git", "-C", str(REPOSITORY), "archive", commit, "fusioninfer_pulumi"]
+        result = subprocess.run(git, capture_output=True, check=False)
+        if result.returncode:
+            pytest.skip(f"this clone does not have the commit {commit}")
+        folder = tmp_path_factory.mktemp("release")
+        with tarfile.open(fileobj=io.BytesIO(result.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        return str(folder)
+
+    return unpack
 
 
 def services(namespace: str, tag: str) -> list[dict[str, Any]]:
@@ -46,17 +54,20 @@ def services(namespace: str, tag: str) -> list[dict[str, Any]]:
 
 
 def engines(pods: dict[str, Any]) -> dict[str, Any]:
-    return {name: pod for name, pod in pods.items() if not name.startswith("routed-epp-")}
+    """Return the pods without the endpoint pickers'."""
+    return {name: pod for name, pod in pods.items() if "-epp-" not in name}
 
 
 @pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
 @pytest.mark.proves("A stack of version 0.1.0 upgrades with one `up` without restarting engines")
-def test_stack_of_version_0_1_0_upgrades(stack: Stack, release: Path, tag: str) -> None:
+def test_stack_of_version_0_1_0_upgrades(
+    stack: Stack, unpack_release: Callable[[str], str], tag: str
+) -> None:
     stack.cluster.add_nodes(4)
     old = services(stack.namespace, "1")
     stack.write(*old)
-    stack.up(PYTHONPATH=str(release)).assert_succeeded()
+    stack.up(PYTHONPATH=unpack_release("0.1.0")).assert_succeeded()
     patches = [resource for resource in stack.resources() if resource["type"].endswith("Patch")]
     assert len(patches) > len(old)
     before, identities = stack.pods(), stack.lws_uids()
@@ -88,3 +99,67 @@ def test_stack_of_version_0_1_0_upgrades(stack: Stack, release: Path, tag: str) 
     assert stack.ready()["serve"] == 12
     for live in stack.lws().values():
         assert set(live["metadata"]["annotations"]) == {"pulumi.com/skipAwait"}
+
+
+def services_of_0_2_0(namespace: str) -> list[dict[str, Any]]:
+    """What 0.2.0 added to the shapes of `services`: prefill/decode, autoscaling, model caches."""
+    connector = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+    arguments = ["--model=Qwen/Qwen3-8B", f"--kv-transfer-config={json.dumps(connector)}"]
+    engine = {
+        "name": "engine",
+        "image": "docker.io/vllm/vllm-openai:v0.31.0",
+        "args": arguments,
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    template = {"template": {"spec": {"containers": [engine]}}}
+    pair = [
+        {**role("prefill", "prefiller", replicas=2), **template},
+        {**role("decode", "decoder", replicas=2), **template},
+    ]
+    metric = {"name": "requests_waiting", "target": "5"}
+    scaled: dict[str, Any] = {
+        "autoscaling": {"minReplicas": 2, "maxReplicas": 4, "metrics": [metric]}
+    }
+    cache = {"uri": "hf://Qwen/Qwen3-8B", "cache": {"claimName": "shared"}}
+    return [
+        *services(namespace, "1"),
+        service(namespace, *pair, router(strategy="pd-disaggregation"), name="pair"),
+        service(namespace, role(replicas=2, **scaled), name="scaled", layout="PerRole"),
+        service(namespace, role(replicas=2), name="budget", disruptionBudget={"maxUnavailable": 1}),
+        service(namespace, role(replicas=1), name="cached", model=cache),
+    ]
+
+
+@pytest.mark.core
+@pytest.mark.proves(
+    "A stack of version 0.2.0 upgrades with one `up`: no workload is replaced, and engine pods "
+    "restart only where the changelog says so"
+)
+def test_stack_of_version_0_2_0_upgrades(
+    stack: Stack, unpack_release: Callable[[str], str]
+) -> None:
+    stack.cluster.add_nodes(8)
+    with bound_claim(stack.cluster, stack.namespace):
+        stack.write(*services_of_0_2_0(stack.namespace))
+        stack.up(PYTHONPATH=unpack_release("0.2.0")).assert_succeeded()
+        before, identities = stack.pods(), stack.lws_uids()
+        result = stack.json("preview", "--json")
+        deleted = [step["urn"].split("::")[2] for step in result["steps"] if step["op"] == "delete"]
+        assert all(kind.endswith("Patch") for kind in deleted), deleted
+        replaced = [step["urn"] for step in result["steps"] if step["op"] == "replace"]
+        assert sorted(urn.rpartition("::")[2] for urn in replaced) == [
+            "pair-epp-config",
+            "routed-epp-config",
+        ]
+        with stack.min_ready_replicas() as least:
+            stack.up().assert_succeeded()
+        assert stack.lws_uids() == identities
+        after = stack.pods()
+        kept = {name: uid for name, uid in before.items() if not name.startswith("pair-")}
+        assert engines(kept).items() <= after.items()
+        # The first restart gives prefill and decode pods the label of their pair revision.
+        assert {name for name in before if "-epp-" not in name} <= after.keys()
+        assert least["samples"]
+        assert least["prefill"] >= 1
+        assert least["decode"] >= 1
+        assert stack.preview() == {}
