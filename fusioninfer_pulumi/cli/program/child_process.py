@@ -39,6 +39,7 @@ from fusioninfer_pulumi.cli.program.parent_process import Request
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_FAILED,
+    UNKNOWN_WITHOUT_PULUMI,
     ProgramService,
     Recording,
 )
@@ -164,9 +165,14 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
     return Recording(
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        tuple(recorder.findings.values()),
+        tuple(sorted(recorder.findings.values(), key=_finding_order)),
         config.encrypted,
     )
+
+
+def _finding_order(finding: Finding) -> str:
+    """Sorts findings about registrations, which the SDK sends in any order, behind the others."""
+    return finding.message if finding.rule == UNKNOWN_WITHOUT_PULUMI.id else ""
 
 
 class _Executor(ThreadPoolExecutor):
