@@ -44,9 +44,7 @@ def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
     documents = {
         "good": [llm(baseRefs=[{"name": "base"}])],
         "base": [config()],
-        "lossy": [
-            llm(name, router={"route": {}, "scheduler": {"tokenizer": {}}}) for name in ("a", "b")
-        ],
+        "lossy": [llm(name, router={"route": {}, "ingress": {}}) for name in ("a", "b")],
         "bad": [llm("bad", template=pod(gpus=1, image="vllm/vllm-openai:v0.11.0", **command))],
         "invalid": [llm("invalid", replicas=-1)],
     }
@@ -68,4 +66,4 @@ def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
     assert sys.modules["pytest"].__name__ == "pytest"
     lines = list(module.tables(judged))
     assert "| KServe | LLMInferenceService, files | 1 | 0 | 2 | 1 | 1 |" in lines
-    assert any("`scheduler.tokenizer`: is not supported" in line for line in lines)
+    assert any("`router.ingress`: is not supported" in line for line in lines)

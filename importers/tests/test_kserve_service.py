@@ -168,7 +168,6 @@ def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
             {"router": {"route": {"group": "g", "weight": 1, "http": {"spec": {"rules": []}}}}},
             "router.route.group",
         ),
-        ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
         ({"model": {"uri": URI, "confidential": {"enabled": True}}}, "model.confidential"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
