@@ -398,6 +398,16 @@ def test_tokenizer_that_cannot_be_deployed_is_rejected(
     assert len([finding for finding in found if message in finding]) == 1, found
 
 
+def test_pool_of_the_older_preset_is_accepted() -> None:
+    name = "{{ ChildName .ObjectMeta.Name `-epp-service` }}"
+    reference = {"failureMode": "FailOpen", "kind": "Service", "name": name}
+    pool = {"spec": {"extensionRef": reference, "selector": {}, "targetPortNumber": 8000}}
+    assert problems(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
+    pool["spec"]["targetPortNumber"] = 9000
+    (problem,) = problems(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
+    assert "pool.spec.targetPortNumber: cannot be carried over" in problem
+
+
 def test_scheduler_preset_is_accepted_as_a_config() -> None:
     name = "kserve-config-llm-scheduler"
     service = llm(router={"route": {}}, baseRefs=[{"name": name}])

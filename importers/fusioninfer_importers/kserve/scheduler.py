@@ -237,17 +237,25 @@ def _review_config(
 def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
     service = str(builder.main.name)
-    same: dict[Location, Any] = {
-        ("endpointPickerRef", "group"): "",
-        ("endpointPickerRef", "kind"): "Service",
-        ("endpointPickerRef", "name"): object_names.endpoint_picker(service),
-        ("endpointPickerRef", "failureMode"): "FailOpen",
-        ("endpointPickerRef", "port", "number"): 9002,
-        ("selector", "matchLabels", "app.kubernetes.io/name"): service,
-        ("selector", "matchLabels", "app.kubernetes.io/part-of"): "llminferenceservice",
-        ("selector", "matchLabels", "kserve.io/component"): "workload",
-        ("targetPorts", 0, "number"): 8000,
+    selector = {
+        "app.kubernetes.io/name": service,
+        "app.kubernetes.io/part-of": "llminferenceservice",
+        "kserve.io/component": "workload",
     }
+    reference: dict[Location, Any] = {
+        ("group",): "",
+        ("kind",): "Service",
+        ("name",): object_names.endpoint_picker(service),
+        ("failureMode",): "FailOpen",
+        ("port", "number"): 9002,
+        ("portNumber",): 9002,
+    }
+    same: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
+    # v1alpha2 has the fields of the pool's v1, v1alpha1 those of its v1alpha2.
+    for place in (("endpointPickerRef",), ("extensionRef",)):
+        same |= {(*place, *path): value for path, value in reference.items()}
+    for place in (("selector", "matchLabels"), ("selector",)):
+        same |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.at)
