@@ -285,6 +285,7 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
     }
     assert annotations.items() <= hpa["metadata"]["annotations"].items()
     assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
+    assert any("target of type Value multiplies" in line for line in said(document))
 
 
 def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:

@@ -137,11 +137,13 @@ def _report_configs(
                         "metadata of a config is not inherited; ignored",
                     )
         else:
-            report.warning(
-                DOCUMENT_UNUSED,
-                document.at(),
-                "no LLMInferenceService of this input refers to it; ignored",
-            )
+            message = "no LLMInferenceService of this input refers to it; ignored"
+            if str(document.name).startswith(PRESET):
+                message = (
+                    "KServe applies this config without a reference, the library does not; to "
+                    "apply it, add it to the baseRefs of the services"
+                )
+            report.warning(DOCUMENT_UNUSED, document.at(), message)
 
 
 def _find_bases(

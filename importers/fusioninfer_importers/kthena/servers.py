@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,18 +273,31 @@ def _has_kv_transfer(role: Role) -> bool:
     """Whether the engine's arguments configure a KV connector, right or wrong."""
     known = commands(role)
     if not known:
-        return any(_TRANSFER_FLAG in words for _, words in _entrypoint_arguments(role))
+        containers = [container for container, _ in _entry_containers(role)]
+        return any(
+            _TRANSFER_FLAG in item["args"] for item in containers if _starts_entrypoint(item)
+        )
     return any(command.connector is not None for command in known)
 
 
-def _entrypoint_arguments(role: Role) -> Iterator[tuple[int, list[str]]]:
-    """Yield the arguments of the entry pod's containers that start their image's entrypoint."""
+def _entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
+    """Return the containers of a role's entry pods, with their ports."""
     containers = (role.entry_template.spec or {}).get("containers")
-    for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        words = container.get("args") if isinstance(container, Mapping) else None
-        listed = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if listed and not container.get("command"):
-            yield index, words
+    made = []
+    for container in containers if isinstance(containers, list) else ():
+        fields = container if isinstance(container, Mapping) else {}
+        ports = fields.get("ports")
+        listed = ports if isinstance(ports, list) else ()
+        numbers = [port.get("containerPort") for port in listed if isinstance(port, Mapping)]
+        made.append((fields, numbers))
+    return made
+
+
+def _starts_entrypoint(container: Mapping[str, Any]) -> bool:
+    """Whether a container starts its image's entrypoint with arguments."""
+    words = container.get("args")
+    is_text = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return is_text and not container.get("command")
 
 
 def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
@@ -296,16 +309,13 @@ def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> No
     keys = ("leaderTemplate", "template")
     block = next(key for key in keys if builder.get((*place, key)) is not None)
     containers: Location = (*place, block, "spec", "containers")
-    listed = builder.get(containers)
-    entries = [entry for container in listed for entry in container.get("ports") or ()]
-    taken = {entry.get("containerPort") for entry in entries}
-    for position, words in _entrypoint_arguments(serving.roles[index]):
-        if port not in (
-            entry.get("containerPort") for entry in listed[position].get("ports") or ()
-        ):
+    listed = _entry_containers(serving.roles[index])
+    taken = [number for _, numbers in listed for number in numbers]
+    for position, (container, numbers) in enumerate(listed):
+        if port not in numbers or not _starts_entrypoint(container):
             continue
         new = next(free for free in itertools.count(port + 1) if free not in taken)
-        args = _with_port(words, port, new)
+        args = _with_port(container["args"], port, new)
         builder.default((*containers, position, "args"), args, at)
         settings = {**(builder.get((*place, "kvTransfer")) or {}), "enabled": False}
         builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, at)
