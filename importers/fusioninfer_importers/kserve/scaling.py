@@ -177,7 +177,7 @@ def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dic
 
 def is_settings(document: SourceDocument) -> bool:
     """Whether a ConfigMap has the settings of KServe's controller."""
-    return document.name == SETTINGS
+    return bool(document.name == SETTINGS)
 
 
 def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:

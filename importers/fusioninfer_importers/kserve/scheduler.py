@@ -252,9 +252,10 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     }
     same: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
     # v1alpha2 has the fields of the pool's v1, v1alpha1 those of its v1alpha2.
-    for place in (("endpointPickerRef",), ("extensionRef",)):
-        same |= {(*place, *path): value for path, value in reference.items()}
-    for place in (("selector", "matchLabels"), ("selector",)):
+    for field in ("endpointPickerRef", "extensionRef"):
+        same |= {(field, *path): value for path, value in reference.items()}
+    selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
+    for place in selectors:
         same |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
