@@ -79,7 +79,7 @@ _SYSTEMS = {
     "Modelplane": "apis/modelendpoints/definition.yaml",
 }
 #: Rules for documents that the system's own API rejects, too.
-_INVALID_THERE = {"field-invalid", "unknown-key", "unknown-value", "wrong-type", "wrong-kind"}
+_INVALID_THERE = {"field-invalid", "unknown-key", "unknown-value", "wrong-type"}
 #: Rules and fields whose rejection docs/systems.md documents: objects that upstream does not show,
 #: engines that would not start, and what Kubernetes has no counterpart for.
 _DOCUMENTED = {
