@@ -240,6 +240,12 @@ TOOLS: tuple[Tool, ...] = (
         optional=True,
     ),
     Tool(
+        name="pulumi-sdks",
+        source="github.com/pulumi/pulumi/pkg/v3",
+        # Our main package: `pulumi package gen-sdk` needs language hosts.
+        programs={"pulumi-sdks": "fusioninfer-e2e/pulumi-sdks"},
+    ),
+    Tool(
         name="pulumi-yaml",
         source="github.com/pulumi/pulumi-yaml",
         programs={"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
