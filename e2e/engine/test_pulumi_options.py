@@ -130,7 +130,13 @@ def test_options_of_component(stack: Stack) -> None:
     assert (stack.lws_uids(), stack.resources()) == (uids, [])
     write_program(stack, "retain_on_delete=True", name="llm")
     stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_succeeded()
-    print([(x["op"], x["urn"], x.get("detailedDiff")) for x in stack.json("preview", "--json")["steps"] if x["op"] != "same"])
+    print(
+        [
+            (x["op"], x["urn"], x.get("detailedDiff"))
+            for x in stack.json("preview", "--json")["steps"]
+            if x["op"] != "same"
+        ]
+    )
     assert stack.preview() == {}
     stack.down().assert_succeeded()
     assert (stack.lws_uids(), stack.resources()) == (uids, [])

@@ -53,20 +53,20 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
     stack.environment["PULUMI_DEBUG_COMMANDS"] = "true"  # for --event-log
     stack.run("config", "set", "tlsCert", "certificate").assert_succeeded()
     texts = {}
+    lws: list[dict[str, str]] = []
     for round_ in ("", "2"):
         for key, value in SECRETS.items():
             changed = value + round_ * (key != "registry")
             stack.run("config", "set", key, changed, "--secret").assert_succeeded()
         events = tmp_path / f"events{round_}"
         for words in (
-            ("preview", "--diff"),
             ("up", "--yes", "--diff", "--debug", "--event-log", str(events)),
             ("stack", "export"),
-            ("stack", "--show-urns"),
             ("stack", "history", "--json"),
             ("preview", "--json"),
         ):
             texts[round_, words[:2]] = stack.run(*words).assert_succeeded().text
+        lws.append(stack.lws_uids())
         texts[round_, ("events",)] = events.read_text(encoding="utf-8")
     for path in (path for path in stack.state.rglob("*") if path.is_file()):
         texts["", (path.name,)] = path.read_bytes().decode(errors="replace")
@@ -78,6 +78,8 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
     ]
     # The second value has arrived: the texts above were those of a change.
     assert base64.b64decode(hub["data"]["token"]).decode() == SECRETS["hubToken"] + "2"
+    # A new Secret of the same name replaces nothing else.
+    assert lws[0] == lws[1] != {}
     assert leaks(base64.b64decode(hub["data"]["token"]).decode())
     assert not leaks(json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace)))
     stack.down().assert_succeeded()
