@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from drawn_services import draw_service
-from samples import role
+from hypothesis import given
+from profiles import examples
+from samples import Manifest, plan_of, role
+from strategies import services
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.program.child_process import _Pickler
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity, errors
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
-from fusioninfer_pulumi.loading import loads
 from fusioninfer_pulumi.plan.service_objects import render
 
 
@@ -27,18 +25,13 @@ def sent(value: Any) -> Any:
     return pickle.loads(data.getvalue())  # our own
 
 
-@pytest.mark.parametrize("seed", range(0, 160, 2))
-def test_plan_sent_between_processes_renders_the_same_objects(seed: int) -> None:
-    try:
-        services = loads(json.dumps(draw_service(seed).documents[0]))
-    except InvalidServiceError:
-        pytest.skip("drawn to be refused")
-    for args in services:
-        plan = plan_service(args)
-        there = sent(plan)
-        assert there.findings == plan.findings
-        if not errors(plan.findings):
-            assert list(render(there)) == list(render(plan))
+@given(services() | services(routed=True))
+@examples(2)
+def test_plan_sent_between_processes_renders_the_same_objects(manifest: Manifest) -> None:
+    plan = plan_of(manifest)
+    there = sent(plan)
+    assert there.findings == plan.findings
+    assert list(render(there)) == list(render(plan))
 
 
 def test_known_text_replaces_its_output(output: Callable[[Any], Any]) -> None:
