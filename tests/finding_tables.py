@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 from samples import SHORT, Manifest, changed
-from yaml_files import read
+from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.findings import Severity, with_rule
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
@@ -124,12 +124,8 @@ def _line(value: Any) -> str:
     return text.removesuffix("...\n")
 
 
-class _Dumper(yaml.SafeDumper):
-    """Repeats equal values, and keeps strings of several lines in one."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
+class _Dumper(Dumper):
+    """Keeps strings of several lines in one."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
