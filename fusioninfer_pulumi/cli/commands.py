@@ -86,10 +86,6 @@ def plan(options: argparse.Namespace) -> int:
         )
     if options.output == "json":
         print_json([plan_json(view) for view in views])
-    elif options.output == "mermaid":
-        from fusioninfer_pulumi.cli.mermaid import mermaid
-
-        sys.stdout.write(mermaid(views))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plans
 
@@ -105,9 +101,6 @@ def _updates(
     from fusioninfer_pulumi.cli.diff.timelines import timelines
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
-    if options.output not in ("text", "json"):
-        sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
-        return None
     old = read_diff_side(options.update, options)
     # Both sides must mark the secrets of a program in the same way.
     new = [

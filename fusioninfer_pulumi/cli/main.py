@@ -127,7 +127,7 @@ _COMMANDS = {
         {
             **_SOURCES,
             **_PLACING,
-            **_output("text", "json", "mermaid"),
+            **_output("text", "json"),
             "--explain": _flag("show where each value of generated containers comes from"),
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
@@ -136,8 +136,7 @@ _COMMANDS = {
             "--update": _value(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
-                "available replicas, GPUs in use and the longest duration; with --output text or "
-                "json",
+                "available replicas, GPUs in use and the longest duration",
             ),
             "--gpus": _value(
                 "80,64,48",
@@ -164,7 +163,9 @@ _COMMANDS = {
         {
             **_SOURCES,
             **_output(
-                *("text", "json", "github", "sarif"),
+                "text",
+                "json",
+                "github",
                 meaning="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
@@ -175,7 +176,7 @@ _COMMANDS = {
         },
         (
             "check --strict services/ my-project",
-            "check services/ --ignore serving-ports-differ --output sarif",
+            "check services/ --ignore serving-ports-differ --output github",
             "check services/ --server --context staging",
         ),
     ),

@@ -9,7 +9,6 @@ import pytest
 from cli.printed import plan_text
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
 
 PER_ROLE = {"layout": "PerRole"}
@@ -60,9 +59,3 @@ def test_json_contains_the_layout() -> None:
     assert actual["gang"]["minTaskMember"] is None
     (prefill, _) = actual["gang"]["subGroupPolicy"]
     assert prefill["matchLabelKeys"] == ["leaderworkerset.sigs.k8s.io/group-index"]
-
-
-def test_chart_names_the_lws_and_its_replicas() -> None:
-    drawn = mermaid([PlanView(plan_of(service(role(replicas=2), **PER_ROLE)))])
-    assert 'subgraph role0["inference (worker): 2 replicas in svc-inference"]' in drawn
-    assert 'role0_1["inference-1<br/>0 GPUs"]' in drawn
