@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
@@ -226,27 +226,9 @@ def _plural(kind: str) -> str:
 
 
 def _layout(plan: ServicePlan) -> str:
-    """How the roles are updated in the layout `PerRole`."""
-    updated, recreated = [], []
-    for role in plan.roles:
-        rollout = role.rollout
-        if rollout.strategy is RolloutStrategy.RECREATE:
-            recreated += [lws.name for lws in role.lws]
-            continue
-        pace = rollout.strategy.value
-        if rollout.strategy is RolloutStrategy.ROLLING:
-            most = "up to " if rollout.max_unavailable > 1 else ""
-            pace = f"{most}{rollout.max_unavailable} down at a time"
-            if rollout.max_surge:
-                pace += f", {rollout.max_surge} more"
-        updated += [f"{lws.name} ({pace})" for lws in role.lws]
+    """Return the layout `PerRole`, with the reason where the manifest does not set it."""
     scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
-    # The reason for this layout, which the manifest may not set.
-    parts = [f"required by the autoscaler of {', '.join(scaled)}"] if scaled else []
-    parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
-    if recreated:
-        parts.append(f"an update deletes and recreates {', '.join(recreated)}")
-    return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
+    return f"PerRole, required by the autoscaler of {', '.join(scaled)}" if scaled else "PerRole"
 
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
