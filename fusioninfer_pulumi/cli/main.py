@@ -245,7 +245,7 @@ _COMMANDS = {
     ),
     "rules": _Command(
         "list all rules, or explain one",
-        {"rule": _value("ID", "the rule to explain in full", nargs="?"), **_output("text", "json")},
+        {"rule": _value("ID", "the rule to explain in full", nargs="?")},
         ("rules accelerators-too-few", "rules | grep memory"),
     ),
 }

@@ -17,7 +17,6 @@ from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
 from fusioninfer_pulumi.cli.plan_output import (
     PlanView,
-    external_routes,
     gang_text,
     plain,
     request_path,
@@ -257,13 +256,8 @@ def _findings(plan: ServicePlan) -> Table:
 def _router_url(plan: ServicePlan, router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
     address = find_endpoint(router, plan.namespace)
-    by = router.routed_by
-    if by is not None:
-        return f"unknown: the route belongs to service {by}"
-    if router.external_routes:
-        return f"unknown: HTTPRoute {external_routes(plan, router)} is managed elsewhere"
     if address is None:
-        return "unknown: the Gateway is managed elsewhere, and the route has no host name"
+        return "unknown: the route or the host name of its Gateway is managed elsewhere"
     if address.host is None:
         return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
     return address.url(str(plain(address.host)))

@@ -26,14 +26,12 @@ class PlannedDocument:
         findings: Each with the origin of its document, because a service may consist of
             several.
         loaded: The document, None for a service of a program, or an unreadable file.
-        provider: Name of the Kubernetes provider of a service of a program.
     """
 
     origin: Origin
     plan: ServicePlan | None = None
     findings: tuple[tuple[Origin, Finding], ...] = ()
     loaded: LoadedDocument | None = None
-    provider: str = ""
 
     @property
     def manifest(self) -> Mapping[str, Any]:

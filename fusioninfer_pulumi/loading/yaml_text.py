@@ -108,8 +108,6 @@ def documents(text: str) -> Iterator[Any]:
         raise _invalid(problem) from None
     except RecursionError:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
-    except UnicodeEncodeError:
-        raise UnreadableError(INVALID_YAML, "not YAML: contains half of a surrogate pair") from None
     except LookupError:
         # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
         raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None

@@ -232,16 +232,6 @@ def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean accelerators-too-few?" in capsys.readouterr().err
 
 
-def test_rules_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rules", "--output", "json"]) == 0
-    everything = json.loads(capsys.readouterr().out)
-    assert [entry["id"] for entry in everything] == sorted(all_rules())
-    assert main(["rules", "accelerators-too-few", "--output", "json"]) == 0
-    one = json.loads(capsys.readouterr().out)
-    assert one in everything
-    assert (one["severities"], one["area"]) == (["error"], "engines")
-
-
 def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -21,7 +21,6 @@ from fusioninfer_pulumi.cli.diff._formatting import (
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
 from fusioninfer_pulumi.cli.terminal import table
 
-_MOST_FIELDS = 100
 #: Most characters of a value.
 _LIMIT = 400
 
@@ -86,12 +85,8 @@ def _group(group: Group, width: int) -> Iterator[Text]:
     if action == "replaced":
         title += ", replaced: deleted and recreated"
     yield Text.assemble(f"{sign} ", (title, style))
-    for change in group.fields[:_MOST_FIELDS]:
+    for change in group.fields:
         yield from _field(change, width)
-    if len(group.fields) > _MOST_FIELDS:
-        yield Text(
-            f"    … {len(group.fields) - _MOST_FIELDS} more fields; use --output json to list all"
-        )
 
 
 def _field(change: FieldChange, width: int) -> Iterator[Text]:
