@@ -87,13 +87,18 @@ def service_name(namespace: str, name: str) -> str:
     return name if namespace == "default" else f"{namespace}/{name}"
 
 
+_LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
+_BOTH = f"{LWS_TEMPLATE}.{{leader,worker}}Template."
+
+
 @dataclass(frozen=True)
 class Group:
     """Objects with one change.
 
     Attributes:
         objects: The objects; they differ in their names alone.
-        fields: The changed fields, shortened: `decode-*` means a replica and its number.
+        fields: The changed fields, shortened: `decode-*` means a replica and its number,
+            `{leader,worker}Template` for the same change in both templates.
     """
 
     objects: tuple[ObjectChange, ...]
@@ -131,8 +136,18 @@ def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
     fields = objects[0].fields
     if len(objects) > 1:
         fields = tuple(FieldChange(*parts) for parts in json.loads(_masked(objects[0])))
-    lead = f"{LWS_TEMPLATE}."
-    return tuple(replace(change, path=change.path.removeprefix(lead)) for change in fields)
+    shown: dict[tuple[str, str], FieldChange] = {}
+    for change in fields:
+        values = to_canonical([change.old, change.new, change.kind])
+        in_leader = (_LEADER + change.path.removeprefix(_WORKER), values)
+        if change.path.startswith(_WORKER) and in_leader in shown:
+            shown[in_leader] = replace(change, path=_BOTH + change.path.removeprefix(_WORKER))
+        else:
+            shown[(change.path, values)] = change
+    return tuple(
+        replace(change, path=change.path.removeprefix(f"{LWS_TEMPLATE}."))
+        for change in shown.values()
+    )
 
 
 def _masked(change: ObjectChange) -> str:
