@@ -21,6 +21,7 @@ from fusioninfer_pulumi.cli.diff._formatting import (
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
 from fusioninfer_pulumi.cli.terminal import table
 
+_MOST_FIELDS = 100
 #: Most characters of a value.
 _LIMIT = 400
 
@@ -85,8 +86,11 @@ def _group(group: Group, width: int) -> Iterator[Text]:
     if action == "replaced":
         title += ", replaced: deleted and recreated"
     yield Text.assemble(f"{sign} ", (title, style))
-    for change in group.fields:
+    for change in group.fields[:_MOST_FIELDS]:
         yield from _field(change, width)
+    more = len(group.fields) - _MOST_FIELDS
+    if more > 0:
+        yield Text(f"    … {more} more fields; use --output json to list all")
 
 
 def _field(change: FieldChange, width: int) -> Iterator[Text]:
