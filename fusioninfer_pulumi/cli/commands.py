@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
 from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
@@ -83,6 +85,10 @@ def plan(options: argparse.Namespace) -> int:
         )
     if options.output == "json":
         print_json([plan_json(view) for view in views])
+    elif options.output == "mermaid":
+        from fusioninfer_pulumi.cli.mermaid import mermaid
+
+        sys.stdout.write(mermaid(views))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plans
 
@@ -98,6 +104,9 @@ def _updates(
     from fusioninfer_pulumi.cli.diff.timelines import timelines
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
+    if options.output not in ("text", "json"):
+        sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
+        return None
     old = read_diff_side(options.update, options)
     # Both sides must mark the secrets of a program in the same way.
     new = [
@@ -276,7 +285,8 @@ def diff(options: argparse.Namespace) -> int:
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
-    notes = [*both.notes, *difference.notes, *caches]
+    engines = _engine_notes(objects[0], objects[1], both.new.plans)
+    notes = [*both.notes, *difference.notes, *engines, *caches]
     difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
@@ -301,6 +311,35 @@ def _cache_notes(
             change = memory.change(plan.memory[role]) if role in plan.memory else None
             if change is not None:
                 yield f"{role}: {change}"
+
+
+def _engine_notes(
+    old: Iterable[Mapping[str, Any]],
+    new: Iterable[Mapping[str, Any]],
+    plans: Iterable[ServicePlan],
+) -> Iterator[str]:
+    """Engines that change because the library chooses another release."""
+    before, after = _images(old), _images(new)
+    for plan in plans:
+        for engine in plan.engines:
+            key = (plan.service, engine.role)
+            removed, added = before[key] - after[key], after[key] - before[key]
+            if engine.default and removed and added:
+                change = f"{', '.join(sorted(removed))} -> {', '.join(sorted(added))}"
+                yield f"{engine.role}: engine {change} (new default)"
+
+
+def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
+    """The images of each role's containers, by service and role."""
+    from fusioninfer_pulumi.cli.diff.manifests import at, label
+
+    images: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for item in objects:
+        key = label(item, labels.SERVICE), label(item, labels.ROLE_NAME)
+        pods = at(item, "spec", "leaderWorkerTemplate", "workerTemplate", "spec")
+        containers = at(pods, "containers") or ()
+        images[key].update(str(item.get("image")) for item in containers)
+    return images
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:

@@ -40,7 +40,7 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     """
     if options.base is None:
         old, new = (read_diff_side(path, options) for path in (options.old, options.new))
-        return DiffSides(old, new, deciding=(old, new))
+        return DiffSides(old, new, deciding=(old, new), notes=_encrypted(old, new))
     path = options.old
     old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
     try:
@@ -56,7 +56,8 @@ def read_diff_sides(options: argparse.Namespace) -> DiffSides:
         new = Source(path, objects=[])
     else:
         new = read_diff_side(path, options)
-    return DiffSides(old, new, deciding=(new,), notes=_forgive(old))
+    notes = _forgive(old)
+    return DiffSides(old, new, deciding=(new,), notes=(*notes, *_encrypted(old, new)))
 
 
 def _holds_nothing(path: Path) -> bool:
@@ -64,6 +65,19 @@ def _holds_nothing(path: Path) -> bool:
     if not path.is_dir():
         return not os.path.lexists(path)
     return not (is_project(path) or manifest_files(path))
+
+
+def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
+    """Notes encrypted values whose ciphertext differs: both are shown as `<secret>`."""
+    olds, news = old.encrypted or {}, new.encrypted or {}
+    changed = [key for key, text in news.items() if olds.get(key, text) != text]
+    if not changed:
+        return ()
+    note = (
+        f"config {', '.join(changed)}: the encrypted text changed; whether the value changed is "
+        "unknown without the stack's key"
+    )
+    return (note,)
 
 
 def _forgive(old: Source) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ _COMMANDS = {
         {
             **_SOURCES,
             **_PLACING,
-            **_output("text", "json"),
+            **_output("text", "json", "mermaid"),
             "--explain": _flag("show where each value of generated containers comes from"),
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
@@ -135,7 +135,8 @@ _COMMANDS = {
             "--update": _value(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
-                "available replicas, GPUs in use and the longest duration",
+                "available replicas, GPUs in use and the longest duration; with --output text or "
+                "json",
             ),
             "--gpus": _value(
                 "80,64,48",

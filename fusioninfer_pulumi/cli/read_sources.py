@@ -227,7 +227,7 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
     )
 
     assert input_.project is not None, "the caller has checked it"
-    source = Source(input_.name, is_project=True)
+    source = Source(input_.name, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
@@ -239,6 +239,7 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
     except ProgramError as problem:
         source.add(input_.name, *problem.findings)
         return source
+    source.encrypted = recording.encrypted
     source.objects = list(recording.objects)
     for number, service in enumerate(recording.services, start=1):
         file = str(Path(input_.name, service.file)) if service.file else input_.name

@@ -85,7 +85,7 @@ class Source:
         documents: Its documents, in their order; those that cannot be read come first.
         remarks: Findings about the input as a whole, or about options.
         objects: Objects that were registered or read, None to render them from the plans.
-        is_project: Whether it is a Pulumi project.
+        encrypted: The ciphertexts of a stack's config by key; None if the input is not a project.
         texts: The texts that were read, by their files.
     """
 
@@ -93,7 +93,7 @@ class Source:
     documents: list[PlannedDocument] = field(default_factory=list)
     remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
-    is_project: bool = False
+    encrypted: Mapping[str, str] | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -111,6 +111,11 @@ class Source:
         """All findings: document by document, then those about the input as a whole."""
         of_documents = [located for document in self.documents for located in document.findings]
         return [*of_documents, *self.remarks]
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a Pulumi project."""
+        return self.encrypted is not None
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""

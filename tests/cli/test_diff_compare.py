@@ -250,10 +250,29 @@ def pool(port: int) -> Manifest:
     return object_of("InferencePool", api, targetPorts=[{"number": port}])
 
 
-def test_changed_target_port_is_noted() -> None:
-    (note,) = compare([pool(8000)], [pool(9000)]).notes
-    assert note.startswith("InferencePool x: target port 8000 -> 9000 in one step, ")
-    assert not any("port" in text for text in compare([pool(8000)], [pool(8000)]).notes)
+SCALER = object_of(
+    "HorizontalPodAutoscaler", "autoscaling/v2", scaleTargetRef={"name": "qwen-decode-0"}
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        ([claim("100Gi")], [claim("50Gi")],
+         "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
+        ([claim("50Gi")], [claim("100Gi")], None),
+        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 in one step, "),
+        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role's replicas may"),
+        ([lws(), SCALER], [], None),
+    ],
+)  # fmt: skip
+def test_effect_on_live_objects_is_noted(
+    old: list[Manifest], new: list[Manifest], note: str | None
+) -> None:
+    effects = ("cannot shrink", "target port", "may fall")
+    notes = [text for text in compare(old, new).notes if any(part in text for part in effects)]
+    assert len(notes) == (note is not None), notes
+    assert note is None or notes[0].startswith(note)
 
 
 @pytest.mark.parametrize(("old", "new", "notes"), NOTES)

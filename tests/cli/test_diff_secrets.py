@@ -80,6 +80,17 @@ def test_show_secrets_prints_secrets(compared: Any) -> None:
     assert "stringData.key: hunter2 -> opensesame\n" in out
 
 
+def test_changed_ciphertext_is_noted_once(compared: Any) -> None:
+    read = 'config.require_secret("token")'
+    stack = "config:\n  app:token: {secure: %s}\n"
+    same = (stack % "v1:a", stack % "v1:a")
+    assert compared(read, read, configs=same) == (0, "")
+    status, out = compared(read, read, configs=(stack % "v1:a", stack % "v1:b"))
+    assert status == 1
+    assert out.count("config app:token: the encrypted text changed; whether the value changed") == 1
+    assert "v1:" not in out
+
+
 def test_marks_distinguish_values_and_are_removed_completely() -> None:
     one, other = Secrets.MARKED.mask("one"), Secrets.MARKED.mask("other")
     assert one != other

@@ -19,6 +19,8 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -94,6 +96,14 @@ def test_route_that_is_not_accepted_is_the_services_refusal() -> None:
     assert plan.routing is not None
     (reason, _) = find_rejection(plan, {"svc-httproute": state}) or ("", "")
     assert reason == "RouteNotAccepted"
+
+
+def test_chart_ends_at_the_service() -> None:
+    chart = mermaid([PlanView(plan_of(behind_service()))])
+    assert "picker" not in chart
+    assert '  entry["Service svc"]\n' in chart
+    assert "  entry --> role0\n" in chart
+    assert chart.endswith('  client(["clients"]) --> hop0 --> hop1 --> hop2 --> entry\n')
 
 
 def test_queue_target_needs_an_endpoint_picker() -> None:

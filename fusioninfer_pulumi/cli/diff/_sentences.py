@@ -22,7 +22,7 @@ from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -92,14 +92,20 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
             yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"
     rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
     for effect in roles:
-        if effect.role_change and effect.role_change != "replicas renamed":
-            yield f"role {effect.role}: {effect.role_change}{rest}"
+        yield from _scale(effect, rest)
+    removed = {edit.key.name for edit in edits if not edit.new and edit.key.is_lws}
     for edit in edits:
         yield from _growth(edit)
-        yield from _port_changes(edit)
+        yield from _live_effects(edit, removed)
         yield from (
             note + rest for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
         )
+
+
+def _scale(effect: RoleEffect, rest: str) -> Iterator[str]:
+    """Yields how a role is scaled, added or removed."""
+    if effect.role_change and effect.role_change != "replicas renamed":
+        yield f"role {effect.role}: {effect.role_change}{rest}"
 
 
 def _growth(edit: Edit) -> Iterator[str]:
@@ -120,14 +126,37 @@ def _growth(edit: Edit) -> Iterator[str]:
         )
 
 
-def _port_changes(edit: Edit) -> Iterator[str]:
-    """Yield that requests fail while pods with another port restart."""
-    before, after = (_target_ports(side) for side in (edit.old or {}, edit.new or {}))
-    if edit.key.kind in (POOL_KIND, "Service") and before and after and before != after:
+def _live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
+    """Yield effects on running pods that the changed fields alone do not show.
+
+    `removed` are LeaderWorkerSets that the update deletes.
+    """
+    name, kind = edit.key.name, edit.key.kind
+    scaled = at(edit.old, "spec", "scaleTargetRef", "name")
+    if kind in _AUTOSCALERS and not edit.new and scaled not in removed:
+        yield f"{kind} {name} removed: the role's replicas may fall to its `replicas`"
+    if not edit.old or not edit.new:
+        return
+    before, after = (at(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
+    if kind == "PersistentVolumeClaim" and _is_less(after, before):
+        yield f"error: a claim cannot shrink: the API server rejects {name} {before} -> {after}"
+    before, after = (_target_ports(side) for side in (edit.old, edit.new))
+    if kind in (POOL_KIND, "Service") and before and after and before != after:
         yield (
-            f"{edit.key.kind} {edit.key.name}: target port {before} -> {after} in one step, but "
-            "pods restart one after the other: requests to pods that still have the other port fail"
+            f"{kind} {name}: target port {before} -> {after} in one step, but pods restart one "
+            "after the other: requests to pods that still have the other port fail"
         )
+
+
+_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_STORAGE = ("resources", "requests", "storage")
+
+
+def _is_less(after: Any, before: Any) -> bool:
+    try:
+        return quantity.parse(after) < quantity.parse(before)
+    except ValueError:
+        return False
 
 
 def _target_ports(manifest: Manifest) -> str:

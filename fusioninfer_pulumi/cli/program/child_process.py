@@ -142,7 +142,7 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
         )
     )
     SETTINGS.callbacks = recorder
-    pulumi.runtime.set_all_config(config.values, config.encrypted)
+    pulumi.runtime.set_all_config(config.values, list(config.encrypted))
     setattr(Output, "secret", staticmethod(_sending(Output.secret, send)))  # noqa: B010  # mypy
     for name in ("invoke_output", "invoke_output_single"):
         setattr(pulumi.runtime, name, recorder.invoke_output)
@@ -166,6 +166,7 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
         tuple(sorted(recorder.findings.values(), key=_finding_order)),
+        config.encrypted,
     )
 
 

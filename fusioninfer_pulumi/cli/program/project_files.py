@@ -65,13 +65,13 @@ class StackConfig:
         stack: The stack's short name.
         values: Text of every value by its full key, `project:key`.
         findings: Values that only the Pulumi engine can read.
-        encrypted: Keys of encrypted values.
+        encrypted: The ciphertexts by key.
     """
 
     stack: str
     values: dict[str, str]
     findings: tuple[Finding, ...]
-    encrypted: list[str]
+    encrypted: Mapping[str, str]
 
 
 def load_project(folder: Path) -> Project:
@@ -129,7 +129,7 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
     """
     name, path, findings = _choose(project, stack)
     values: dict[str, str] = {}
-    encrypted: list[str] = []
+    encrypted: dict[str, str] = {}
     if path is not None:
         content, spelled = _read_mapping(path)
         if content.get("environment"):
@@ -140,7 +140,7 @@ def read_stack_config(project: Project, stack: str | None) -> StackConfig:
             shown = _without_encrypted(value)
             values[full] = _text(shown, (spelled.get("config") or {}).get(str(key)))
             if shown != value:
-                encrypted.append(full)
+                encrypted[full] = json.dumps(value, sort_keys=True, default=str)
                 text = f"{path.name}: config {full} is encrypted; {SECRET} is used instead"
                 findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
     _add_defaults(project, name, values)

@@ -9,7 +9,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from fusioninfer_pulumi.findings import Finding, Rule, error
@@ -58,11 +58,13 @@ class Recording:
         services: The InferenceService components, in the same order.
         findings: Warnings, each text once: what only the Pulumi engine can expand, and messages of
             the program.
+        encrypted: The ciphertext of each encrypted value of the stack's config.
     """
 
     objects: tuple[dict[str, Any], ...]
     services: tuple[ProgramService, ...]
     findings: tuple[Finding, ...]
+    encrypted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plans(self) -> tuple[ServicePlan, ...]:
