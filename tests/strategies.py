@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 
@@ -26,13 +27,23 @@ PLAIN = {
 }  # fmt: skip
 
 
-def services(
+def services(**drawn: Any) -> st.SearchStrategy[Manifest]:
+    """Services that can be planned without an error; the arguments are those of `_drawn`."""
+    return _drawn(**drawn).filter(lambda manifest: _plan(manifest) is not None)
+
+
+def plans(**drawn: Any) -> st.SearchStrategy[ServicePlan]:
+    """The plans of such services."""
+    return _drawn(**drawn).map(_plan).filter(bool)
+
+
+def _drawn(
     *,
     routed: bool = False,
     fields: Mapping[str, set[str]] | None = None,
     wanted: Callable[[Manifest], bool] = lambda _: True,
 ) -> st.SearchStrategy[Manifest]:
-    """Services that can be planned without an error.
+    """Services of which most can be planned.
 
     Args:
         routed: Whether they have a router, instead of none.
@@ -52,7 +63,7 @@ def services(
 
     def is_drawn(manifest: Manifest) -> bool:
         has_router = any(map(is_router, manifest["spec"]["roles"]))
-        return has_router == routed and wanted(manifest) and _is_accepted(manifest)
+        return has_router == routed and wanted(manifest)
 
     return st.integers(0, 2**16).map(draw_service).filter(_is_whole).map(prepared).filter(is_drawn)
 
@@ -81,12 +92,13 @@ def _only(value: Manifest, keys: set[str]) -> Manifest:
     return {key: item for key, item in value.items() if key in keys}
 
 
-def _is_accepted(manifest: Manifest) -> bool:
+def _plan(manifest: Manifest) -> ServicePlan | None:
     try:
         (args,) = load(manifest)
     except InvalidServiceError:
-        return False
-    return not errors(plan_service(args).findings)
+        return None
+    plan = plan_service(args)
+    return None if errors(plan.findings) else plan
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:

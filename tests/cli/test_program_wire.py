@@ -9,14 +9,15 @@ from typing import Any
 
 from hypothesis import given
 from profiles import examples
-from samples import Manifest, plan_of, role
-from strategies import services
+from samples import role
+from strategies import plans
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.program.child_process import _Pickler
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
 from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 def sent(value: Any) -> Any:
@@ -25,10 +26,9 @@ def sent(value: Any) -> Any:
     return pickle.loads(data.getvalue())  # our own
 
 
-@given(services() | services(routed=True))
 @examples(2)
-def test_plan_sent_between_processes_renders_the_same_objects(manifest: Manifest) -> None:
-    plan = plan_of(manifest)
+@given(plans() | plans(routed=True))
+def test_plan_sent_between_processes_renders_the_same_objects(plan: ServicePlan) -> None:
     there = sent(plan)
     assert there.findings == plan.findings
     assert list(render(there)) == list(render(plan))

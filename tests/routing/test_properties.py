@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import examples
-from samples import plan_of
-from strategies import services, types
+from samples import Manifest
+from strategies import plans, types
 
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -56,17 +56,15 @@ PAIRS = pytest.mark.parametrize("pairs", [False, True])
 """Both kinds in every property: how many of a kind are drawn by chance varies with the Python."""
 
 
-def routed_services(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
-    """Plans of services behind a router; `pairs` are of those with prefill and decode roles."""
+def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
+    """Plans of services behind a picker; `pairs` are of those with prefill and decode roles."""
 
-    def has_pool(plan: ServicePlan) -> bool:
-        return any(each["kind"] == "InferencePool" for each in render(plan))
+    def is_wanted(manifest: Manifest) -> bool:
+        # A complete configuration alone decides which pods are reached.
+        own = "endpointPickerConfig" in str(manifest)
+        return not own and (not pairs or {"prefiller", "decoder"} <= types(manifest))
 
-    drawn = services(
-        routed=True,
-        wanted=lambda manifest: not pairs or {"prefiller", "decoder"} <= types(manifest),
-    )
-    return drawn.map(plan_of).filter(has_pool)
+    return plans(routed=True, wanted=is_wanted).filter(lambda plan: plan.picker is not None)
 
 
 def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
@@ -88,7 +86,7 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @examples(0.5)
 @given(st.data())
 def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject) -> None:
-    plan = data.draw(routed_services(pairs))
+    plan = data.draw(routed_plans(pairs))
     (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
     selector = pool["spec"]["selector"]
     pods = list(pods_of(plan))
@@ -101,7 +99,7 @@ def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject)
 @examples(0.5)
 @given(st.data())
 def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
-    one, other = data.draw(routed_services(pairs)), data.draw(routed_services())
+    one, other = data.draw(routed_plans(pairs)), data.draw(routed_plans())
     assume(one.service != other.service)
     for mine, theirs in itertools.permutations((one, other)):
         for each in render(mine):
@@ -119,7 +117,7 @@ def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObj
 @examples(0.5)
 @given(st.data())
 def test_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
-    plan = data.draw(routed_services(pairs))
+    plan = data.draw(routed_plans(pairs))
     (service,) = [each for each in render(plan) if each["kind"] == "Service"]
     selector = {"matchLabels": service["spec"]["selector"]}
     for kind, _, labels in pods_of(plan):
