@@ -173,9 +173,9 @@ def check_kueue_changes(
             templates = [item["spec"]["leaderWorkerTemplate"] for item in (old, new)]
             queues = [item["metadata"].get("labels") or {} for item in (old, new)]
             before, after = (by_label.get(labels.KUEUE_QUEUE) for by_label in queues)
-            if before and not (recreates and templates[0] != templates[1]):
-                moved = {"queue" if after else "backend": None} if before != after else {}
-                rejected |= moved or dict.fromkeys(_changed_shape(*templates))
+            if (before or after) and not (recreates and templates[0] != templates[1]):
+                moved = ["queue" if before and after else "backend"]
+                rejected |= dict.fromkeys(moved if before != after else _changed_shape(*templates))
         if rejected:
             findings.append(
                 error(
