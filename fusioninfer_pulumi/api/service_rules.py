@@ -58,7 +58,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
     """Check a service, each field of which is valid, in the order of the fields."""
     yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
     routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
-    yield from _pod_keys((), spec, picker=bool(routers))
+    yield from _pod_keys((), spec)
     for index in routers[1:]:
         message = f"a service has one router; remove this one or roles[{routers[0]}]"
         yield error(DUPLICATE_NAME, ("roles", index, "componentType"), message)
@@ -67,7 +67,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         yield error(FIELD_REQUIRED, ("roles",), message)
     for index, role in enumerate(spec.roles):
         at = ("roles", index)
-        yield from _pod_keys(at, role, picker=_is_router(role))
+        yield from _pod_keys(at, role)
         yield from role_findings(at, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             message = f"must be at most {MAX_COUNT} over all groups"
@@ -115,10 +115,11 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
 
 
-def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
+def _pod_keys(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
     """Check the keys of pod labels and annotations, which others write on the same pods."""
     # A picker's Deployment selects its pods by `app`.
-    reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    is_router = isinstance(args, RoleArgs) and _is_router(args)
+    reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if is_router else set())
     yield from reserved_key_findings((*at, "podLabels"), args.pod_labels, reserved)
     annotations = (*at, "podAnnotations")
     yield from reserved_key_findings(annotations, args.pod_annotations, labels.GANG_ANNOTATIONS)
