@@ -35,7 +35,6 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     INVALID_FORMAT,
     OUT_OF_RANGE,
-    OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -175,9 +174,6 @@ def _target(
     if spec.monitoring is None or not spec.monitoring.engines:
         message = "is required with autoscaling.target, whose queries use its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
-    if not isinstance(spec.namespace, str):
-        message = "is part of autoscaling.target's queries: pass a string, not an Output"
-        yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
     if uses_picker_metrics(args) and not hpa_queue:
         yield from _picker_target(built, role, where)

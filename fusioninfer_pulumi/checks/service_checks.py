@@ -63,6 +63,10 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
     if not is_output(plan.namespace):
         return
     features = {
+        "autoscaling.target": any(
+            role.autoscaling is not None and role.autoscaling.target is not None
+            for role in built.args.roles
+        ),
         "monitoring.alerts": monitoring is not None and monitoring.alerts is not None,
         "monitoring.dashboards": monitoring is not None and monitoring.dashboards is not None,
         "endpointPicker.metrics Authenticated": plan.picker is not None
