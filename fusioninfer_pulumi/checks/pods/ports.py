@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.availability import StartupArgs
-from fusioninfer_pulumi.api.model import hub_name
+from fusioninfer_pulumi.api.model import ModelArgs, hub_name, parse_model_uri
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -326,9 +326,12 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()
     chosen = user_probe or startup.timeout is not None
-    if ctx.model is None or not isinstance(probe, Mapping) or not chosen:
+    model, uri = ctx.model, f"hf://{pods.command.model}"
+    if model is None and parse_model_uri(uri) is not None:
+        model = ModelArgs(uri=uri)
+    if model is None or not isinstance(probe, Mapping) or not chosen:
         return
-    size = ctx.model.size or model_bytes(ctx.model, hub_name(ctx.model.uri) or "")
+    size = model.size or model_bytes(model, hub_name(model.uri) or "")
     numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
     if size is None or not all(isinstance(number, int) for number in numbers):
         return
