@@ -264,13 +264,9 @@ class MultiNode:
         """
         raise NotImplementedError
 
-    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check whether the image has what the launcher needs; located at the launcher."""
+    def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Check whether the image and the arguments suit the launcher."""
         return []
-
-    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Check for flags that cannot, or probably do not, work with the launcher."""
-        raise NotImplementedError
 
 
 class PairState(str, enum.Enum):
@@ -359,12 +355,9 @@ class Engine:
         default_host: Default of `--host`, None for all addresses.
         port_variables: Variables with port numbers, which Kubernetes sets to an address if a
             Service has a matching name.
-        workers_answer: Whether processes on workers answer probes.
         health_path: Path that answers 200 once the engine serves.
-        probe_paths: Other paths that answer 200 to GET.
         paths_with_api_key: Paths that answer 401 without the API key, if one is set (`--api-key`).
         key_variable: Variable that sets the API key, None without one.
-        grpc_flags: Flags for gRPC instead of HTTP.
         image_serves: Whether its images' entrypoint starts the engine.
         block_size_flag: Flag for the tokens in a block of the KV cache.
         model_flags: Spellings of the model's flag.
@@ -401,12 +394,9 @@ class Engine:
     default_port: int
     default_host: str | None = None
     port_variables: tuple[str, ...] = ()
-    workers_answer: bool
     health_path: str = "/health"
-    probe_paths: tuple[str, ...]
     paths_with_api_key: re.Pattern[str]
     key_variable: str | None = None
-    grpc_flags: tuple[str, ...]
     image_serves: bool
     block_size_flag: str
     model_flags: tuple[str, ...]

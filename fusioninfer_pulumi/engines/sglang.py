@@ -28,7 +28,6 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
-from fusioninfer_pulumi.engines.launchers import check_nodes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
@@ -78,20 +77,6 @@ class SglangNodes(MultiNode):
                 in_script=f'"${{{leader}}}:{_INIT_PORT}"',
             ),
         ]
-
-    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        if launcher is not Launcher.MULTIPROCESSING:
-            return []
-        problems = list(check_nodes(command, nodes))
-        parallelism = command.parallelism
-        # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
-        if parallelism is not None and parallelism.data > 1:
-            message = (
-                f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
-                f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
-            )
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
-        return problems
 
 
 class SglangKvCache(KvCache):
@@ -191,17 +176,8 @@ class Sglang(Engine):
     data_launcher = Launcher.MULTIPROCESSING
     default_port = 30000  # `ServerArgs.port`
     default_host = "127.0.0.1"  # `ServerArgs.host`
-    # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
-    workers_answer = True
-    # `entrypoints/http_server.py`.
-    probe_paths = (
-        "/", "/ping", "/health_generate", "/metrics", "/v1/models", "/get_model_info",
-        "/model_info", "/get_server_info", "/server_info", "/get_load", "/v1/loads", "/docs",
-        "/openapi.json",
-    )  # fmt: skip
     # srt/utils: add_api_key_middleware
     paths_with_api_key = re.compile(r"/(?!health|metrics)")
-    grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"
     model_flags = ("--model-path", "--model")

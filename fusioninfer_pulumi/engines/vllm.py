@@ -45,16 +45,9 @@ class Vllm(Engine):
     default_port = 8000  # `vllm/entrypoints`
     # `vllm/envs.py`; "don't name the service as vllm" of its documents.
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
-    workers_answer = False  # they run `--headless`
-    # `vllm/entrypoints/openai/api_server.py` and `vllm/entrypoints/serve`.
-    probe_paths = (
-        "/ping", "/version", "/metrics", "/load", "/v1/models", "/is_sleeping", "/docs",
-        "/openapi.json", "/server_info", "/is_paused",
-    )  # fmt: skip
     # entrypoints/serve/middleware/authenticate.py
     paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
     key_variable = "VLLM_API_KEY"
-    grpc_flags = ("--grpc",)
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
     # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the

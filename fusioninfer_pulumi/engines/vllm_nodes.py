@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.command_flags import integer
 from fusioninfer_pulumi.engines.engine import Argument, EngineCommand, MultiNode
 from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.engines.launchers import (
-    LAUNCHER_CONTRADICTED,
     LEADER_ADDRESS_ENV,
     NODES,
-    check_nodes,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, warning
 
 IMAGE_WITHOUT_RAY = Rule("image-without-ray")
 RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
@@ -83,32 +79,28 @@ class VllmNodes(MultiNode):
             return _rank_arguments(_local_ranks(command, nodes), is_leader=is_leader)
         return _node_arguments(nodes, is_leader=is_leader)
 
-    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        version, tag = command.image.version, command.image.tag
-        moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
-        old = not moving and (version is None or version < WITHOUT_RAY)
-        if launcher is not Launcher.RAY or old:
+    def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        if launcher is not Launcher.RAY:
             return []
-        message = (
-            f"the image vllm/vllm-openai:{tag} has no ray ({version_text(LAST_WITH_RAY)} is the "
-            f"last with it): use launcher: multiprocessing, or an image that adds ray"
-        )
-        return [warning(IMAGE_WITHOUT_RAY, (), message)]
-
-    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        if launcher is Launcher.RAY:
-            return list(_ray_flags(command))
-        if launcher is not Launcher.MULTIPROCESSING:
-            return []  # data parallel ranks are checked where they are launched
-        problems = list(check_nodes(command, nodes))
-        # ParallelConfig: "nnodes > 1 can only be set when distributed executor backend is mp".
-        if command.value(EXECUTOR) == "ray":
+        findings = []
+        image, parallelism = command.image, command.parallelism
+        moving = image.stock and (image.tag or "").startswith(_MOVING_TAGS)
+        if moving or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
-                f"{EXECUTOR} ray cannot be used with launcher: multiprocessing: leave it out, or "
-                "use launcher: ray"
+                f"the image vllm/vllm-openai:{image.tag} has no ray "
+                f"({version_text(LAST_WITH_RAY)} is the last with it): use launcher: "
+                "multiprocessing, or an image that adds ray"
             )
-            problems.insert(0, error(LAUNCHER_CONTRADICTED, (EXECUTOR,), message))
-        return problems
+            findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
+        # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
+        ray_ranks = command.value(*DATA_BACKEND) == "ray"
+        if parallelism is not None and parallelism.data > 1 and not ray_ranks:
+            message = (
+                "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
+                "leader: add it, or use launcher: multiprocessing"
+            )
+            findings.append(warning(RANKS_ON_LEADER_ALONE, (), message))
+        return findings
 
 
 def _node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
@@ -169,27 +161,3 @@ def _local_ranks(command: EngineCommand, nodes: int) -> int:
         share = "" if local is None else f" of {local} ranks each ({LOCAL[0]})"
         raise EditError(f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}")
     return local
-
-
-def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
-    backend = command.value(EXECUTOR)
-    if backend is not None and backend != "ray":
-        yield warning(
-            LAUNCHER_CONTRADICTED,
-            (EXECUTOR,),
-            f"{EXECUTOR} {backend} does not use the ray cluster that launcher: ray starts: leave "
-            f"it out, or use launcher: multiprocessing",
-        )
-    if command.has(*NODES) and command.value(*NODES) != "1":
-        message = "vLLM rejects --nnodes with ray: remove it, or use launcher: multiprocessing"
-        yield error(LAUNCHER_CONTRADICTED, (NODES[0],), message)
-    parallelism = command.parallelism
-    ray_ranks = command.value(*DATA_BACKEND) == "ray"
-    # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
-    if parallelism is not None and parallelism.data > 1 and not ray_ranks:
-        yield warning(
-            RANKS_ON_LEADER_ALONE,
-            (DATA[0],),
-            "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-            "leader: add it, or use launcher: multiprocessing",
-        )

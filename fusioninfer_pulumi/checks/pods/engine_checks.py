@@ -10,7 +10,6 @@ from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_ge
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.launchers import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.engines.model_arguments import (
     ACCELERATORS_TOO_FEW,
     check_accelerators,
@@ -21,8 +20,8 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
-from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 
@@ -72,17 +71,15 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if counted and explain_shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for finding in engine.multi_node.check_image(command, ctx.launcher):
-            yield finding.at(*ctx.at("multinode", "launcher"))
-        for finding in engine.multi_node.check_flags(command, ctx.launcher, ctx.nodes):
-            yield finding.at(*at)
+        for finding in engine.multi_node.check_launcher(command, ctx.launcher):
+            yield finding.under(*ctx.at()) if finding.location else finding.at(*at)
     if engine is not None:
         findings += engine.kv_cache.check_connector(command)
     yield from (finding.at(*at) for finding in findings)
 
 
 def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a launcher that has no effect, or whose leader is never ready."""
+    """Warn of a launcher whose leader is never ready."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
     if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
@@ -92,10 +89,6 @@ def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "LeaderCreated"
         )
         yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
-    explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
-    if ctx.nodes == 1 and explicit and ctx.role.counted:
-        message = "has no effect: a replica is a single pod"
-        yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
 
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
@@ -130,17 +123,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     reason = next((reason for reason in reasons if reason is not None), None)
     if reason is not None:
         yield error(ACCELERATORS_TOO_FEW, at, reason)
-    rejected = engine.check_sizes(args)
-    yield from (finding.under(*at) for finding in rejected)
-    if args.data_rpc_port is not None and ctx.nodes == 1 and not rejected:
-        message = "has no effect: a replica is a single pod"
-        yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
-    if not pods.command.readable:
-        yield warning(
-            ARGUMENTS_UNREADABLE,
-            at,
-            "arguments that cannot be read may conflict with it: the engine uses the last of two",
-        )
+    yield from (finding.under(*at) for finding in engine.check_sizes(args))
 
 
 def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
