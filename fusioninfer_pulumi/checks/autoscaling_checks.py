@@ -41,18 +41,9 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
-AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 
-#: Metrics of engine pods in a query, without a match inside of a longer name.
+#: Metrics of engine pods in a query.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
-_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
-#: Parts of a query other than metrics: matchers, ranges, and labels after a keyword.
-_NO_METRIC = re.compile(
-    r"\{[^}]*\}|\[[^]]*\]"
-    r"|\b(?:by|without|on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?"
-)
-_KEYWORDS = frozenset({"and", "or", "unless", "offset", "bool", "start", "end", "inf", "nan"})
-_NAME = re.compile(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?!\s*\()(?![\w:])")
 
 
 #: Fields of one engine, of autoscaling and of its metrics.
@@ -87,8 +78,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         if args.target is not None:
             yield from _target(built, role, args, (*at, "target"))
         yield from _metrics(args, at)
-        yield from _reach(args, at)
-        yield from _admitted(built, args)
+        yield from _reach(built, args, at)
 
 
 def _conflicts(
@@ -224,63 +214,29 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
         )
 
 
-def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    """Check for metrics of all services, and for metrics that do not exist at zero replicas."""
-    asleep = bool(args.metrics) and args.target is None and scales_to_zero(args)
-    for index, metric in enumerate(args.metrics):
-        names: tuple[str, ...] = (metric.name or "",)
-        scoped = bool(metric.selector)
-        if args.engine is AutoscalingEngine.KEDA:
-            names, scoped = _metric_names(metric.query or "")
-        elif metric.source is not MetricSource.EXTERNAL:
-            continue
-        asleep = asleep and bool(names) and all(map(_ENGINE_METRIC.fullmatch, names))
-        # A recording rule (`level:metric:operation`) selects its series itself.
-        recorded = all(":" in name and not _ENGINE_METRIC.fullmatch(name) for name in names)
-        if names and not scoped and not recorded:
-            yield warning(
-                AUTOSCALING_METRIC_UNSCOPED,
-                (*at, "metrics", index),
-                f"has no label selector: it sums {names[0]} over all services; add one, such "
-                'as {fusioninfer_io_service="NAME"}, which monitoring sets',
-            )
-    if asleep:
+def _reach(built: BuiltService, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """Check that metrics exist at zero replicas, and that Prometheus may read them."""
+    texts = [metric.query or metric.name or "" for metric in args.metrics]
+    read = [match[0] for match in map(_ENGINE_METRIC.search, texts) if match is not None]
+    only_engines = len(read) == len(texts) and not any(" or " in text for text in texts)
+    if texts and args.target is None and scales_to_zero(args) and only_engines:
         yield error(
             AUTOSCALING_NEVER_WAKES,
             (*at, "metrics"),
             "come from the role's own pods, of which none run at zero replicas, so the first one "
             "never starts; use target, or a metric of the endpoint picker or gateway",
         )
-
-
-def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
-    """Check that NetworkPolicies let Prometheus read the metrics.
-
-    With `monitoring` the policies themselves are checked.
-    """
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
-    if routing is None or policy is None or policy.metrics or built.args.monitoring is not None:
-        return
-    names = [
-        name for m in args.metrics for name in (m.name or "", *_metric_names(m.query or "")[0])
-    ]
-    read = next(filter(_ENGINE_METRIC.fullmatch, names), None)
-    if read is not None:
+    # With `monitoring` the policies themselves are checked.
+    checked = built.args.monitoring is not None or policy is None or policy.metrics
+    if routing is not None and read and not checked:
         yield error(
             NETWORK_POLICY,
             (*routing.at, "networkPolicy"),
-            f"blocks Prometheus, so autoscaling does not see {read}; set metrics to the "
+            f"blocks Prometheus, so autoscaling does not see {read[0]}; set metrics to the "
             "NetworkPolicyPeers that read metrics, or enabled: false to allow all",
         )
-
-
-def _metric_names(query: str) -> tuple[tuple[str, ...], bool]:
-    """Return the metrics in a PromQL query, and whether it selects any series by a label."""
-    text = _QUOTED.sub('""', query)
-    names = (name for name in _NAME.findall(_NO_METRIC.sub(" ", text)))
-    scoped = re.search(r"\{[^}]*[=!]", text) is not None
-    return tuple(name for name in names if name.lower() not in _KEYWORDS), scoped
 
 
 def _gang(

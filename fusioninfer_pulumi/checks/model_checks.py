@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import serving
 from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
-from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
+from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
-from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.model_arguments import is_gated
 from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, warning
 from fusioninfer_pulumi.kube import quantity
@@ -19,14 +18,12 @@ from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_files import model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
-    find_catalogue_model,
     find_similar_model,
     is_known_model,
     model_bytes,
 )
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
-    RELEASE_WITHOUT_FEATURE,
     STATED_TWICE,
     UNKNOWN_VALUE,
 )
@@ -44,7 +41,14 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     pods = groups * sum(role.replicas * role.nodes for role in roles)
     storage = model.cache.storage
     if storage is not None:
-        yield from _access(storage.access_modes, roles, pods)
+        shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
+        if pods > 1 and shared.isdisjoint(storage.access_modes):
+            # Single pods may run on one node.
+            alone = AccessMode.READ_WRITE_ONCE_POD in storage.access_modes
+            make_finding = error if alone or any(role.nodes > 1 for role in roles) else warning
+            message = f"allows one {'pod' if alone else 'node'}, but {pods} pods mount the claim"
+            at = ("model", "cache", "storage", "accessModes")
+            yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
         size = storage.size
         weights = model.size or model_bytes(model, hub_name(model.uri) or "")
         if weights is not None and quantity.parse(size) < quantity.parse(weights):
@@ -53,26 +57,6 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
             # A known model's weights may be those of another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
-
-
-def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
-    at = ("model", "cache", "storage", "accessModes")
-    if AccessMode.READ_WRITE_MANY in modes or pods < 2:
-        return
-    if AccessMode.READ_WRITE_ONCE_POD in modes:
-        message = f"ReadWriteOncePod allows one pod, and the service has {pods}"
-        yield error(ACCESS_MODE_TOO_NARROW, at, message)
-    elif AccessMode.READ_ONLY_MANY in modes:
-        return
-    elif any(role.nodes > 1 for role in roles):
-        message = "ReadWriteOnce allows one node, and replicas span several; use ReadWriteMany"
-        yield error(ACCESS_MODE_TOO_NARROW, at, message)
-    else:
-        yield warning(
-            ACCESS_MODE_TOO_NARROW,
-            at,
-            f"ReadWriteOnce allows one node, so all {pods} pods must fit on it; use ReadWriteMany",
-        )
 
 
 def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -96,10 +80,6 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
     if args.engine is not None:
         message = "has no effect: every role has its own container"
         yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
-    routed = any(role.component_type is ComponentType.ROUTER for role in args.roles)
-    if args.image_registry is not None and args.model is None and not routed:
-        message = "has no effect: templates set all images"
-        yield error(FIELD_WITHOUT_EFFECT, ("imageRegistry",), message)
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -124,13 +104,6 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
             "Its arguments are not checked"
         )
         yield warning(UNKNOWN_VALUE, (*place, "version"), message)
-    name = hub_name(args.model.uri) if args.model is not None else None
-    model = find_catalogue_model(name) if name is not None else None
-    if model is None or engine.name.value != CATALOGUE_ENGINE:
-        return
-    if parse_release(engine.version) < parse_release(model.minimum):
-        message = f"{model.name} needs {model.minimum} or later, got {engine.version}"
-        yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
 
 
 def _check_model_name(model: ModelArgs) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.rollout import (
     Layout,
-    RoleOrder,
     RolloutLevel,
     RolloutStrategy,
     WaitLevel,
@@ -34,12 +33,6 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
             FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
             "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
-        )
-    if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("rollout", "roleOrder"),
-            "has no effect with a single role",
         )
     if plan.rollout.level is RolloutLevel.GROUP:
         yield from _groups(plan)
@@ -112,15 +105,8 @@ def _role(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
     unavailable = role.rollout_setting("max_unavailable")
-    if rollout.strategy is not RolloutStrategy.ROLLING:
-        if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
-            yield warning(
-                FIELD_WITHOUT_EFFECT,
-                role.locate_rollout_field("max_unavailable"),
-                f"has no effect with strategy {rollout.strategy.value}",
-            )
-        return
-    if unavailable is not None and count > 1 and rollout.max_unavailable >= count:
+    is_rolling = rollout.strategy is RolloutStrategy.ROLLING
+    if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             role.locate_rollout_field("max_unavailable"),
@@ -159,20 +145,12 @@ def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
-    if not per_role:
-        return
-    if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
+    if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
             FIELD_OUT_OF_PLACE,
             role.locate_rollout_field("partition"),
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
-        )
-    if surge and rollout.strategy is not RolloutStrategy.ROLLING:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            role.locate_rollout_field("max_surge"),
-            f"has no effect with strategy {rollout.strategy.value}",
         )
 
 

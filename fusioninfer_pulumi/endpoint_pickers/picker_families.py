@@ -27,7 +27,6 @@ from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.findings import Rule, shown
 from fusioninfer_pulumi.generated import FOLDER
 
-FLAG_UNKNOWN = Rule("flag-unknown")
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"

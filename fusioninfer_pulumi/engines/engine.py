@@ -85,12 +85,10 @@ class ContainerCommand:
     Attributes:
         command: The container's `command`; empty if the image's entrypoint runs.
         args: The container's `args`; None if it has none.
-        note: An additional change, None without one.
     """
 
     command: list[Any]
     args: list[Any] | None
-    note: str | None = None
 
 
 class LoadMetrics(NamedTuple):
