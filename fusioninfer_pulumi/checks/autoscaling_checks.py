@@ -42,8 +42,9 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 
-#: Metrics of engine pods in a query.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
+#: Matchers in a query, and names that are no function's.
+_MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 
 #: Fields of one engine, of autoscaling and of its metrics.
@@ -217,9 +218,10 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
 def _reach(built: BuiltService, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     """Check that metrics exist at zero replicas, and that Prometheus may read them."""
     texts = [metric.query or metric.name or "" for metric in args.metrics]
-    read = [match[0] for match in map(_ENGINE_METRIC.search, texts) if match is not None]
-    only_engines = len(read) == len(texts) and not any(" or " in text for text in texts)
-    if texts and args.target is None and scales_to_zero(args) and only_engines:
+    names = [_METRIC.findall(_MATCHERS.sub("", text)) for text in texts]
+    read = [name for several in names for name in several if _ENGINE_METRIC.fullmatch(name)]
+    only_engines = all(names) and len(read) == sum(map(len, names))
+    if names and args.target is None and scales_to_zero(args) and only_engines:
         yield error(
             AUTOSCALING_NEVER_WAKES,
             (*at, "metrics"),

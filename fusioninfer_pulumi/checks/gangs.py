@@ -22,7 +22,6 @@ from fusioninfer_pulumi.api.service_shape import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.rules.common import (
@@ -105,8 +104,6 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
             yield from _pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _gang_pod(pod, scheduling)
-            elif policy.backend is GangBackend.VOLCANO and shape.scheduler:
-                yield from _pod_queue(pod, scheduling.queue)
     fields = {
         _MINIMUM: policy.min_role_replicas is not None,
         _REQUIRED: policy.required_replicas is not RequiredReplicas.ANY,
@@ -156,16 +153,6 @@ def _pod_scheduler(
         if wanted is not None and user_value not in (None, wanted):
             message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
-
-
-def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
-    user_value = _annotations(pod).get(labels.QUEUE_NAME)
-    if user_value not in (None, queue) and not is_output(queue):
-        yield error(
-            SCHEDULER_DIFFERS_FROM_SERVICE,
-            _annotation_path(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(user_value)}',
-        )
 
 
 def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
@@ -259,9 +246,6 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
     if topology is None:
         return
     limits = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
-    if not any(limits.values()):
-        message = "has no effect: set groupPolicy or rolePolicy"
-        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
     for name, limit in limits.items():
         is_hard = limit is not None and limit.mode is NetworkTopologyMode.HARD
         if is_hard and limit is not None and limit.highest_tier_allowed is None:
@@ -283,14 +267,6 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
     message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "
     message += f"remove it, and {instead} to queue the service"
     for role in built.plan.roles:
-        places: list[Location] = [
-            (*pod.path, "metadata", "labels", key)
-            for pod in role.pods.user_pods
-            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {})
-        ]
-        if key in built.args.pod_labels:
-            places = [("podLabels", key)]
-        elif key in role.args.pod_labels:
-            places = [("roles", role.position, "podLabels", key)]
-        for at in places:
-            yield error(KUEUE_LABEL, at, message)
+        for pod in role.pods.user_pods:
+            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {}):
+                yield error(KUEUE_LABEL, (*pod.path, "metadata", "labels", key), message)

@@ -39,7 +39,6 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.startup_findings,
     resource_checks.memory_findings,
     resource_checks.disk_findings,
-    engine_checks.command_findings,
     engine_checks.model_findings,
     engine_checks.release_findings,
     engine_checks.engine_findings,

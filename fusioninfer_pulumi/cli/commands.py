@@ -16,7 +16,6 @@ from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
 from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -388,8 +387,6 @@ def _report_findings(
         message = "--stack has no effect: only a Pulumi project has stacks"
         deciding[-1].add(deciding[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    findings = [finding for source in deciding for _, finding in source.findings]
-    deciding[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
     stopping = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
+from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -121,11 +121,6 @@ class Source:
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""
-        notes = [
-            (document.origin, note)
-            for document in self.documents
-            for note in check_ignored_rules(document.ignored, (f for _, f in document.findings))
-        ]
         self.documents = [
             replace(
                 document,
@@ -133,7 +128,7 @@ class Source:
             )
             for document in self.documents
         ]
-        self.remarks = [*_without_ignored(self.remarks, rules), *notes]
+        self.remarks = list(_without_ignored(self.remarks, rules))
 
     def add(self, file: str, *findings: Finding) -> None:
         """Adds findings about a file or an option."""

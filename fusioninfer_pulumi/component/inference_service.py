@@ -44,7 +44,7 @@ from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pa
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
+from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -128,8 +128,7 @@ class InferenceService(pulumi.ComponentResource):
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
-            shown = drop_ignored(self.plan.findings, ignored)
-            log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
+            log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
                 for line in _describe_mixed_pairs(self.plan, manifests, existing or {}):
                     pulumi.log.warn(line, self)

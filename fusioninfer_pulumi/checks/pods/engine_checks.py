@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
@@ -22,25 +21,7 @@ from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
 
 LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
-ARGUMENTS_NOT_READ = Rule("arguments-not-read")
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
-
-
-#: Ways in which a script reads the words behind it.
-_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
-
-
-def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Report arguments that a script ignores."""
-    for pod in pods.user_pods:
-        argv = pod.user_command.argv
-        if argv.script_at is None or not isinstance(argv.script, str):
-            continue
-        flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
-        behind = pod.user_container.get("args") and argv.script_at < len(argv.command)
-        if behind and flags and not _POSITIONAL.search(argv.script):
-            message = 'the script in command does not read these; move them into it, or add "$@"'
-            yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:

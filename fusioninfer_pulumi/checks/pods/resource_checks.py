@@ -183,17 +183,6 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
-    """Return the location and size limit of each volume in memory, by name."""
-    volumes: dict[str, tuple[Location, Decimal | None]] = {}
-    for index, volume in enumerate(pod.spec.get("volumes") or ()):
-        source = volume.get("emptyDir")
-        if isinstance(source, Mapping) and source.get("medium") == "Memory":
-            at = (*pod.path, "spec", "volumes", index, "emptyDir")
-            volumes[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
-    return volumes
-
-
 def _amount(value: Any) -> Decimal | None:
     return None if value is None or is_output(value) else quantity.parse(value)
 
@@ -205,7 +194,11 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
     user_volumes = len(pod.user_template["spec"].get("volumes") or ())
-    for name, (at, size) in _memory_volumes(pod).items():
+    for index, volume in enumerate(pod.spec.get("volumes") or ()):
+        name, source = volume.get("name"), volume.get("emptyDir")
+        if not isinstance(source, Mapping) or source.get("medium") != "Memory":
+            continue
+        size = _amount(source.get("sizeLimit"))
         limits = [
             _amount(read_limit(container, "memory"))
             for container in containers
@@ -214,13 +207,13 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         known = [limit for limit in limits if limit is not None]
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
-        index = at[-2]
         # Presets write the volume into the template.
         explicit = _amount(shared_memory_limit(ctx.role))
-        is_generated = size == explicit or not (isinstance(index, int) and index < user_volumes)
+        is_generated = size == explicit or index >= user_volumes
+        field = (*pod.path, "spec", "volumes", index, "emptyDir", "sizeLimit")
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            ctx.at("kvTransfer", "sharedMemory") if is_generated else (*at, "sizeLimit"),
+            ctx.at("kvTransfer", "sharedMemory") if is_generated else field,
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -278,14 +271,14 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     resources = pod.user_container.get("resources") or {}
-    limit = (resources.get("limits") or {}).get(DISK)
+    limit = _amount((resources.get("limits") or {}).get(DISK))
     asked = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
-    if sum_disk(args) and limit is not None and quantity.parse(limit) < asked:
+    if sum_disk(args) and limit is not None and limit < asked:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
-            f"{limit} is too small for the emptyDirs of kvCacheOffloading: with them the "
-            f"container requests {quantity.write(asked)}",
+            f"{quantity.write(limit)} is too small for the emptyDirs of kvCacheOffloading: with "
+            f"them the container requests {quantity.write(asked)}",
         )
 
 
