@@ -186,18 +186,9 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         message = f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or "
         yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}set gangPolicy.mode to Off")
-    if gang is None:
-        if any(role.replicas for role in plan.roles):
-            message = "must be above 0 for at least one role, got 0 for all"
-            yield error(OUT_OF_RANGE, _MINIMUM, message)
-        return
-    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            _REQUIRED,
-            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
-        )
+    if gang is None and any(role.replicas for role in plan.roles):
+        message = "must be above 0 for at least one role, got 0 for all"
+        yield error(OUT_OF_RANGE, _MINIMUM, message)
 
 
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:

@@ -65,13 +65,10 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args = monitoring.args
-    target_findings = [*_readers(args), *_picker_monitor(args, built.plan.picker)]
-    yield from target_findings
+    yield from _readers(args)
+    yield from _picker_monitor(args, built.plan.picker)
     for role in monitoring.engines:
         yield from _engine_monitor(role)
-    if not (args.engines or monitoring.picker or target_findings):
-        message = "has no targets: neither engines nor an endpoint picker"
-        yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 
 
 def _readers(args: MonitoringArgs) -> Iterator[Finding]:
@@ -127,13 +124,6 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
             ("monitoring", "picker"),
             "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
             f"{MetricsMode.AUTHENTICATED.value}",
-        )
-    asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
-    if args.picker_token is not None and not asks_token:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("monitoring", "pickerToken"),
-            "has no effect: only an endpoint picker with metrics Authenticated requires a token",
         )
 
 

@@ -136,19 +136,13 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check the strategy against the endpoint picker's release."""
-    if epp.request is None:
-        return
     # Which roles there are is checked with the pool.
-    for finding in check_strategy(epp.family, epp.request):
+    for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
-    strategy = epp.request.strategy
-    if epp.args.threshold is not None and strategy is not Strategy.PD_DISAGGREGATION:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*parts.at, "endpointPicker", "threshold"),
-            f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
-            f"{strategy.value}; remove it",
-        )
+    if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
+        message = f"is the threshold of {Strategy.PD_DISAGGREGATION.value}; remove it, or choose "
+        message += "that strategy"
+        yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:

@@ -274,7 +274,7 @@ def _findings(plan: ServicePlan) -> Table:
 
 def _router_url(plan: ServicePlan, router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
-    address = find_endpoint(router, plan.namespace)
+    address = find_endpoint(router)
     by = router.routed_by
     if by is not None:
         return f"unknown: the route belongs to service {by}"

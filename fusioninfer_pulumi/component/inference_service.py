@@ -177,7 +177,7 @@ class InferenceService(pulumi.ComponentResource):
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
-        endpoint_plan = find_endpoint(router, plan.namespace)
+        endpoint_plan = find_endpoint(router)
         if endpoint_plan is not None and endpoint_plan.host is not None:
             host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
             return waited.apply(lambda _: host_url)

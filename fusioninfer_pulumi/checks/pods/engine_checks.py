@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
+from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.model_arguments import (
-    ACCELERATORS_TOO_FEW,
     check_accelerators,
     is_gated,
 )
@@ -48,9 +46,10 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
     # several ranks, such as Neuron devices.
     counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
-    # Accelerators that do not fit `parallelism` are an error of that field.
-    if counted and explain_shortage(ctx.role, command, have) is None:
-        findings += check_accelerators(command, have, ctx.nodes)
+    if counted:
+        field = at if ctx.role.parallelism is None else ctx.at("parallelism")
+        for finding in check_accelerators(command, have, ctx.nodes):
+            yield finding.at(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
             yield finding.under(*ctx.at()) if finding.location else finding.at(*at)
@@ -96,39 +95,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    reasons = (
-        explain_shortage(ctx.role, pods.command, accelerators(pod.template))
-        for pod in pods.all
-        if has_one_rank_per_accelerator(pod.template)
-    )
-    reason = next((reason for reason in reasons if reason is not None), None)
-    if reason is not None:
-        yield error(ACCELERATORS_TOO_FEW, at, reason)
     yield from (finding.under(*at) for finding in engine.check_sizes(args))
-
-
-def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
-    """Explain why a pod has too few accelerators for its share of a model; None if it has enough.
-
-    A pod that asks for none through resources may have them otherwise.
-    """
-    args, nodes = role.parallelism, role.nodes
-    if args is None or not have:
-        return None
-    sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
-    need = args.ranks // nodes
-    over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine is not None and command.has(*command.engine.shared_copies_flags):
-        need //= args.data or 1  # its copies share the accelerators of tensor
-        del sizes["data"]
-    elif args.data_local is not None and nodes > 1:
-        del sizes["data"]
-        sizes["dataLocal"], over = args.data_local, ""
-    if need <= have:
-        return None
-    explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-    equals = "=" if over or " x " in explicit else "needs"
-    return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
 
 
 TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
