@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
-from fusioninfer_pulumi.checks.model_checks import check_presets
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -21,6 +20,7 @@ from fusioninfer_pulumi.checks.pods import (
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
+from fusioninfer_pulumi.checks.service_checks import check_presets
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.service_builder import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
