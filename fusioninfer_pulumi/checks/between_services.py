@@ -96,8 +96,8 @@ class Cluster:
     """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
-        self._owners = NameOwners()
         self._plans: list[ServicePlan] = []
+        self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
         """Add a service; return findings about names and routes that it shares."""
@@ -105,11 +105,30 @@ class Cluster:
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
         self._plans.append(plan)
-        return [*self._owners.add(plan), *conflicts]
+        return [*self._collisions(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
+
+    def _collisions(self, plan: ServicePlan) -> list[Finding]:
+        """Return one error for each earlier owner of an object's name."""
+        findings: list[Finding] = []
+        reported: set[tuple[object, ...]] = set()
+        # The values of Outputs are unknown, so they are compared by identity.
+        namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
+        for kind, name, at, owner in _derived(plan):
+            key, claimant = (namespace, kind, name), (len(self._plans), owner)
+            first = self._owners.setdefault(key, claimant)
+            if first != claimant and (first, owner) not in reported:
+                reported.add((first, owner))
+                if kind == _SERVICE:
+                    # All collisions of roles follow from two services of one name.
+                    message = f'"{name}" is also the name of another service in this namespace'
+                    return [error(NAME_COLLISION, at, message)]
+                message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
+                findings.append(error(NAME_COLLISION, at, message))
+        return findings
 
     def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
         """Return warnings about shares of services that this update deletes."""
@@ -180,34 +199,6 @@ NAME_COLLISION = Rule("name-collision")
 #: Kind that represents all objects with the service's name.
 _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
-
-
-class NameOwners:
-    """The owner of each object name; grows by one service at a time."""
-
-    def __init__(self) -> None:
-        self._names: dict[tuple[object, str, str], tuple[int, str]] = {}
-        self._services = 0
-
-    def add(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service, and return one error for each earlier owner that it collides with."""
-        self._services += 1
-        findings: list[Finding] = []
-        reported: set[tuple[object, ...]] = set()
-        # The values of Outputs are unknown, so they are compared by identity.
-        namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner in _derived(plan):
-            key, claimant = (namespace, kind, name), (self._services, owner)
-            first = self._names.setdefault(key, claimant)
-            if first != claimant and (first, owner) not in reported:
-                reported.add((first, owner))
-                if kind == _SERVICE:
-                    # All collisions of roles follow from two services of one name.
-                    message = f'"{name}" is also the name of another service in this namespace'
-                    return [error(NAME_COLLISION, at, message)]
-                message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
-                findings.append(error(NAME_COLLISION, at, message))
-        return findings
 
 
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:

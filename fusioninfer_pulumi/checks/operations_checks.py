@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.autoscaling import (
     uses_picker_metrics,
 )
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -30,7 +31,6 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.epp import load_metrics
@@ -39,11 +39,9 @@ from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
     OUT_OF_RANGE,
     OUTPUT_NOT_ALLOWED,
-    SET_BY_LIBRARY,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
@@ -90,24 +88,15 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args = monitoring.args
-    yield from _readers(args)
+    for field, keys in (
+        ((), args.labels),
+        (("alerts",), args.alerts.labels if args.alerts is not None else ()),
+        (("dashboards",), args.dashboards.labels if args.dashboards is not None else ()),
+    ):
+        yield from reserved_key_findings(("monitoring", *field, "labels"), keys, ())
     yield from _picker_monitor(args, built.plan.picker)
     for role in monitoring.engines:
         yield from _engine_monitor(role)
-
-
-def _readers(args: MonitoringArgs) -> Iterator[Finding]:
-    """Check the labels of monitors, alerts and dashboards."""
-    at: Location = ("monitoring",)
-    own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
-    for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
-        if wanted is None:
-            continue
-        own_labels += [
-            (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
-        ]
-    for place in own_labels:
-        yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
 
 
 def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
@@ -124,14 +113,6 @@ def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
             f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
             "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
-        )
-    undeclared = [str(rank) for rank in role.pods.ports[1:] if not find_declared_port(role, rank)]
-    if undeclared:
-        yield warning(
-            MONITORED_TARGET_MISSING,
-            (*at, "template" if role.args.template else "leaderTemplate"),
-            "monitoring finds pods by declared ports: the ranks on "
-            f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
 
 
@@ -150,26 +131,6 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
             "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
-
-
-PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
-
-
-def tracing_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check that something traces, and that the endpoint picker can reach the endpoint."""
-    args, picker = built.args.tracing, built.plan.picker
-    if args is None:
-        return
-    family = picker.epp.family if picker is not None and args.picker else None
-    if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
-        yield error(
-            PICKER_TRACES_WITHOUT_TLS,
-            ("tracing", "endpoint"),
-            f"{family.name} cannot send traces over TLS; use http, or set tracing.picker to false",
-        )
-    if family is None and not any(role.pods.traced for role in built.plan.roles):
-        message = "has no effect: neither an endpoint picker nor an engine sends traces"
-        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
 
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
@@ -478,7 +439,6 @@ def _ratio(prefill: int, decode: int) -> str:
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     budget_findings,
     monitoring_findings,
-    tracing_findings,
     autoscaling_findings,
     ratio_findings,
 )

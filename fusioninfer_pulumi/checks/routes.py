@@ -194,26 +194,15 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
 
 def grant_findings(parts: Routing) -> Iterator[Finding]:
     """Check that routes to other namespaces have a ReferenceGrant."""
-    namespace, needed = parts.spec.namespace, parts.grants
-    created = bool(parts.args.reference_grants)
-    for grant in needed:
-        if grant.from_namespace is not namespace:
-            if not created:
-                yield warning(
-                    REFERENCE_GRANT_MISSING,
-                    grant.at,
-                    f"routes of namespace {grant.from_namespace} may not refer to {grant.to_kind} "
-                    f"{grant.to_name} without a ReferenceGrant in its namespace; referenceGrants: "
-                    "true creates it",
-                )
-        elif not created:
-            yield warning(
-                REFERENCE_GRANT_MISSING,
-                grant.at,
-                f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}, which "
-                f"requires a ReferenceGrant there, from {grant.from_kind} in the service's "
-                "namespace; referenceGrants: true creates it",
-            )
+    if parts.args.reference_grants:
+        return
+    for grant in parts.grants:
+        yield warning(
+            REFERENCE_GRANT_MISSING,
+            grant.at,
+            f"{grant.to_kind} {grant.to_name} is in another namespace than the {grant.from_kind}, "
+            "which requires a ReferenceGrant there; referenceGrants: true creates it",
+        )
 
 
 Check = Callable[[Routing], Iterable[Finding]]

@@ -42,13 +42,13 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     engine_checks.model_findings,
     engine_checks.release_findings,
     engine_checks.engine_findings,
+    engine_checks.argument_findings,
     engine_checks.launcher_findings,
     template_locations.role_credentials,
     template_locations.pod_findings,
 )
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
-    engine_checks.argument_findings,
     prefill_decode.connector_findings,
     prefill_decode.pair_setting_findings,
     prefill_decode.served_name_findings,

@@ -130,8 +130,7 @@ def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of all services, and prints the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
     from fusioninfer_pulumi.cli.plan_output import plain
-    from fusioninfer_pulumi.operations.dashboards import render_dashboards
-    from fusioninfer_pulumi.operations.monitors import plan_monitoring
+    from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]

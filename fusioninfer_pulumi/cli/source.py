@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Origin,
+    Rule,
+    Severity,
+    drop_ignored,
+    errors,
+    parse_ignored_rules,
+)
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs

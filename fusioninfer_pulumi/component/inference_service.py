@@ -35,7 +35,14 @@ from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
+from fusioninfer_pulumi.findings import (
+    Finding,
+    InvalidServiceError,
+    Severity,
+    drop_ignored,
+    parse_ignored_rules,
+    with_rule,
+)
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -44,7 +51,6 @@ from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pa
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
-from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict

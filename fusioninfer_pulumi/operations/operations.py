@@ -14,8 +14,13 @@ from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.alerts import prometheus_rule
 from fusioninfer_pulumi.operations.autoscalers import AutoscalerPlan, autoscaler, autoscalers
-from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
-from fusioninfer_pulumi.operations.monitors import MonitoringPlan, monitors, plan_monitoring
+from fusioninfer_pulumi.operations.monitors import (
+    MonitoringPlan,
+    boards,
+    dashboards_config_map,
+    monitors,
+    plan_monitoring,
+)
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.role import StartupPolicy
-from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
+from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.model_arguments import (
@@ -71,14 +71,8 @@ def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
 
 
-def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """Check the arguments of all roles; report a field that roles share once."""
-    findings = [finding for ctx, pods in roles for finding in _check_arguments(pods, ctx)]
-    return list(dict.fromkeys(findings))
-
-
-def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the user's and the generated arguments against the image's release."""
+def argument_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.user_command, read_plain_variables(pod.user_container)
         # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
@@ -86,8 +80,6 @@ def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
             yield finding.under(*pod.container_path)
-    for finding in check_generated_arguments(pods.command, pods.leader.user_command):
-        yield finding.at(*ctx.at())
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

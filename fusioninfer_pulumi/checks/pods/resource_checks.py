@@ -10,7 +10,6 @@ from typing import Any
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.api.service_shape import VOLCANO
-from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
@@ -41,9 +40,8 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator."""
     for pod in pods.user_pods:
         command = pod.user_command
-        misspelled = list(_misspelled_resources(pod))
-        # Names that the API server rejects are findings of the template.
-        yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
+        # A misspelled resource is a finding of the template.
+        misspelled = any(suggest_accelerator(name) for name, _ in _amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
         if (
@@ -90,29 +88,6 @@ def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -
     return built or named or command.value("--device") == "cpu"
 
 
-def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
-    """Report misspelled names of accelerators."""
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(pod.user_template["spec"].get(field) or ()):
-            at = (*pod.path, "spec", field, index, "resources")
-            names: set[str] = set()
-            for kind in ("limits", "requests"):
-                for name in (container.get("resources") or {}).get(kind) or ():
-                    meant = suggest_accelerator(str(name))
-                    if meant is None or name in names:
-                        continue
-                    names.add(name)
-                    # No other device has such a name in the plural.
-                    plain = str(name).lower().removesuffix("s")
-                    same = plain == meant.lower().removesuffix("s")
-                    make_finding = error if same else warning
-                    yield make_finding(
-                        UNKNOWN_RESOURCE,
-                        (*at, kind, str(name)),
-                        f"unknown device, so no node has it; did you mean {meant}?",
-                    )
-
-
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
@@ -125,11 +100,6 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
             return
-        out = (
-            "gangPolicy.mode to Off"
-            if ctx.shape.needs_gang
-            else "schedulerName to another scheduler"
-        )
         by_hand = (
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
@@ -143,7 +113,7 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
                 "Volcano binds these pods without the devices that they claim, so they never "
                 "start, unless its predicates plugin has "
                 "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); set "
-                f"it, or set schedulingStrategy.{out}",
+                "it, turn gangs off (gangPolicy.mode), or choose another schedulerName",
             )
             return
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -166,7 +166,8 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
     for key, section in parts.items():
         for name, amount in section.items():
             here = (*at, key, str(name))
-            yield from _name(here, str(name))
+            if key == "limits" or name not in parts["limits"]:
+                yield from _name(here, str(name))
             yield from _amount(here, str(name), amount)
     limits = amounts(resources.get("limits"))
     for name, amount in amounts(resources.get("requests")).items():
@@ -192,27 +193,27 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
 
 
 def _name(at: Location, name: str) -> Iterator[Finding]:
-    if is_known_form(name):
-        return
     meant = suggest_accelerator(name)
-    out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
-    what = "name" if "/" in name else "of a container"
-    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")
+    if not _is_known_form(name):
+        out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
+        what = "name" if "/" in name else "of a container"
+        message = f"{shown(name)} is not a valid resource {what}; {out}"
+        yield error(UNKNOWN_RESOURCE, at, message)
+    elif meant is not None:
+        # No other device has such a name in the plural.
+        same = name.lower().removesuffix("s") == meant.lower().removesuffix("s")
+        message = f"unknown device, so no node has it; did you mean {meant}?"
+        yield (error if same else warning)(UNKNOWN_RESOURCE, at, message)
 
 
-def is_known_form(name: str) -> bool:
+def _is_known_form(name: str) -> bool:
     """Whether the API server accepts a name of a container's resource."""
-    if "/" in name:
-        return _is_qualified(name)
-    return name in _STANDARD or name.startswith(_HUGE_PAGES)
-
-
-def _is_qualified(name: str) -> bool:
-    if not _QUALIFIED_NAME.fullmatch(name):
-        return False
-    # A quota names it with this prefix.
-    quota = _QUALIFIED_NAME.fullmatch(f"requests.{name}")
-    return not is_extended(name) or (not name.startswith("requests.") and quota is not None)
+    if "/" not in name:
+        return name in _STANDARD or name.startswith(_HUGE_PAGES)
+    # A quota names an extended resource with this prefix.
+    quota = f"requests.{name}" if is_extended(name) else name
+    known = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
+    return bool(known) and not name.startswith("requests.")
 
 
 def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
