@@ -31,7 +31,7 @@ from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
     is_known_model,
-    model_bytes,
+    weights_size,
 )
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
@@ -64,10 +64,9 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
             message = f"allows one {'pod' if alone else 'node'}, but {pods} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
-        size = storage.size
-        weights = model.size or model_bytes(model, hub_name(model.uri) or "")
-        if weights is not None and quantity.parse(size) < quantity.parse(weights):
-            amount = f"{quantity.parse(weights) / 2**30:.0f} GiB"
+        size, weights = storage.size, weights_size(model)
+        if weights is not None and quantity.parse(size) < weights:
+            amount = f"{weights / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
             # A known model's weights may be those of another precision.
             make_finding = error if model.size is not None else warning

@@ -19,15 +19,6 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-class EppTls(str, enum.Enum):
-    """TLS between a gateway and the endpoint picker. No gateway verifies the certificate."""
-
-    ALWAYS = "always"  #: TLS, not configurable
-    BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
-    BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
-    UNKNOWN = "unknown"
-
-
 class SeveralPools(enum.Enum):
     """What a gateway does with a rule that leads to several InferencePools.
 
@@ -131,7 +122,6 @@ class Implementation:
 
     Attributes:
         gateway_class: The GatewayClass that it is usually installed with.
-        picker_tls: How it speaks to the endpoint picker.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
@@ -142,7 +132,6 @@ class Implementation:
 
     name: str
     gateway_class: str
-    epp_tls: EppTls
     route_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
@@ -152,9 +141,7 @@ class Implementation:
 
 
 #: Used if the implementation is not named or not known. The class is that of KServe's documents.
-UNKNOWN = Implementation(
-    "", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True
-)
+UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True)
 
 IMPLEMENTATIONS = {
     implementation.name: implementation
@@ -165,26 +152,23 @@ IMPLEMENTATIONS = {
             "envoy-ai-gateway",
             # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
             # FailureModeAllow is always false (:314).
-            EppTls.ALWAYS,
             several_pools=SeveralPools.NO,
             proxies=_envoy_gateway,
             is_envoy_gateway=True,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
-        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS, proxies=_beside_gateway),
+        Implementation("agentgateway", "agentgateway", proxies=_beside_gateway),
         Implementation(
             "istio",
             "istio",
-            EppTls.BY_DESTINATION_RULE,
             several_pools=SeveralPools.ONE_EPP,
             extras=_istio_extras,
             proxies=_beside_gateway,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT, proxies=_beside_gateway),
+        Implementation("nginx-gateway-fabric", "nginx", proxies=_beside_gateway),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",
-            EppTls.BY_DEFAULT,
             # Load balancers reject the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,

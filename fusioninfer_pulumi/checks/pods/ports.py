@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.availability import StartupArgs
-from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.checks.pods.template import known_mapping
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -19,7 +18,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, w
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import model_bytes
+from fusioninfer_pulumi.presets.model_catalogue import weights_size
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
@@ -214,18 +213,18 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     chosen = user_probe or startup.timeout is not None
     if ctx.model is None or not isinstance(probe, Mapping) or not chosen:
         return
-    size = ctx.model.size or model_bytes(ctx.model, hub_name(ctx.model.uri) or "")
+    size = weights_size(ctx.model)
     numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
     if size is None or not all(isinstance(number, int) for number in numbers):
         return
     allowed = math.prod(numbers) + (probe.get("initialDelaySeconds") or 0)
-    needed = math.ceil(quantity.parse(size) / quantity.parse(startup.read_rate))
+    needed = math.ceil(size / quantity.parse(startup.read_rate))
     if allowed < needed:
         probe_path = (*pods.leader.container_path, "startupProbe")
         yield warning(
             STARTUP_PROBE_TOO_SHORT,
             probe_path if user_probe else ctx.at("startup", "timeout"),
-            f"allows {allowed} s, but reading the weights ({quantity.parse(size) / 2**30:.0f} GiB) "
+            f"allows {allowed} s, but reading the weights ({size / 2**30:.0f} GiB) "
             f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
             "the model is loaded",
         )

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
@@ -24,7 +23,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
 from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import model_bytes
+from fusioninfer_pulumi.presets.model_catalogue import weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
@@ -207,15 +206,15 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             continue
         asked = (_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
-        size = (model.size or model_bytes(model, hub_name(model.uri) or "")) if limits else None
-        if size is not None and sum(limits) < quantity.parse(size):
+        size = weights_size(model) if limits else None
+        if size is not None and sum(limits) < size:
             # A known model's weights may be those of another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(
                 DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
-                f"({quantity.parse(size) / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
+                f"({size / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
                 "or use model.cache",
             )
 
