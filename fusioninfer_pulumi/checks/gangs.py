@@ -10,7 +10,6 @@ from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
     GangMode,
     GangPolicyArgs,
-    NetworkTopologyMode,
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
@@ -229,19 +228,6 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
             "Kueue admits each replica on its own: if quota is short, prefill may hold "
             "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
         )
-
-
-def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check `networkTopology`, which limits the network distance between pods of a gang."""
-    topology = built.args.scheduling_strategy.gang_policy.network_topology
-    if topology is None:
-        return
-    limits = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
-    for name, limit in limits.items():
-        is_hard = limit is not None and limit.mode is NetworkTopologyMode.HARD
-        if is_hard and limit is not None and limit.highest_tier_allowed is None:
-            message = "is required with mode hard: Volcano ignores the mode without it"
-            yield error(FIELD_REQUIRED, (*_NETWORK, name, "highestTierAllowed"), message)
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
     WaitLevel,
 )
+from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -70,21 +71,14 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         )
         return
     for role in plan.roles:
-        args = role.args.rollout
-        for field in ("strategy", "max_unavailable", "max_surge", "partition"):
-            if args is not None and getattr(args, field) is not None:
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    role.locate_rollout_field(field),
-                    "applies to one role and conflicts with rollout.level Group, which updates "
-                    "whole groups; remove it, or use level Role",
-                )
-    if plan.rollout.max_surge is not None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            ("rollout", "maxSurge"),
-            "counts replicas and conflicts with rollout.level Group; remove it",
-        )
+        if role.args.rollout is not None:
+            fields = ("strategy", "max_unavailable", "max_surge", "partition")
+            message = "applies to one role and conflicts with rollout.level Group, which updates "
+            message += "whole groups; remove it, or use level Role"
+            at = ("roles", role.position, "rollout")
+            yield from reject_fields(at, role.args.rollout, fields, message)
+    message = "counts replicas and conflicts with rollout.level Group; remove it"
+    yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
     rollout, groups = group_rollout(plan), plan.shape.groups
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:

@@ -12,7 +12,6 @@ from fusioninfer_pulumi.api.service_shape import serving
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
-    network_topology_findings,
     scheduling_findings,
 )
 from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
@@ -321,7 +320,6 @@ CHECKS: tuple[Check, ...] = (
     _service_link_variables,
     scheduling_findings,
     kueue_label_findings,
-    network_topology_findings,
     _reachability,
     _placement,
 )

@@ -112,8 +112,7 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
             yield from check_pods(pods, ctx)
     for check_roles in _ROLE_CHECKS:
         yield from check_roles(built.pods)
-    yield from template_locations.model_pod_findings(built.args.model, built.plan.model)
-    yield from template_locations.picker_pod_findings(built.plan.routing)
+    yield from template_locations.other_credentials(built.args.model, built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     routing = built.plan.routing

@@ -188,7 +188,12 @@ def check_kueue_changes(
             before, after = (by_label.get(labels.KUEUE_QUEUE) for by_label in queues)
             if before and not (recreates and templates[0] != templates[1]):
                 moved = {"queue" if after else "backend": None} if before != after else {}
-                rejected |= moved or dict.fromkeys(_changed_shape(*templates))
+                shapes = [
+                    [_shape((template.get(key) or {}).get("spec") or {}) for template in templates]
+                    for key in ("leaderTemplate", "workerTemplate")
+                ]
+                changed = (name for one, two in shapes for name in one if one[name] != two[name])
+                rejected |= moved or dict.fromkeys(changed)
         if rejected:
             findings.append(
                 error(
@@ -200,15 +205,6 @@ def check_kueue_changes(
                 )
             )
     return findings
-
-
-def _changed_shape(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return what Kueue compares and finds changed in the pods of a LeaderWorkerSet."""
-    shapes = [
-        [_shape((template.get(key) or {}).get("spec") or {}) for template in (old, new)]
-        for key in ("leaderTemplate", "workerTemplate")
-    ]
-    return [name for before, after in shapes for name in before if before[name] != after[name]]
 
 
 def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -399,7 +395,15 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
-            yield _deadlock(next(member for member in stuck if member.role.name == role), joining)
+            member = next(member for member in stuck if member.role.name == role)
+            ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
+            yield error(
+                GANG_UPDATE_NEVER_ENDS,
+                member.role.locate_rollout_field("strategy"),
+                f"{member.step.rollout.strategy.value} would never end: {role} restarts only when "
+                f"gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
+                f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",
+            )
             at_once.add(role)
 
 
@@ -443,17 +447,6 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
         and have[member.gang.pod_group, member.role.name] < member.needed
         and joined[member.step.name] < len(member.planned.replicas)
     ]
-
-
-def _deadlock(member: _Member, joining: Sequence[_Member]) -> Finding:
-    ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
-    return error(
-        GANG_UPDATE_NEVER_ENDS,
-        member.role.locate_rollout_field("strategy"),
-        f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
-        f"when gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
-        f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",
-    )
 
 
 def _named(members: Sequence[_Member]) -> str:

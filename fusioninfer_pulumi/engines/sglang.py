@@ -28,11 +28,8 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
-from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.rules.common import STATED_TWICE
-
-OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
-OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -140,10 +137,10 @@ class SglangKvCache(KvCache):
                 "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
                 "--hicache-size yourself"
             )
-            problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
         elif of_rank < 1:
             message = "must be at least 1G for each rank"
-            problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
+            problems.append(error(OUT_OF_RANGE, ("cpu",), message))
         return Offload(
             tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
         )

@@ -200,8 +200,15 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.user_pods:
         if files.fetched:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-        elif not files.model.startswith("/") and pod.is_leader and not _writes_to_volume(pod):
-            containers = [pod.container]
+        elif not files.model.startswith("/") and pod.is_leader:
+            # The serving container writes to the node's disk, unless another volume is mounted.
+            disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
+            written = [
+                mount
+                for mount in pod.container.get("volumeMounts") or ()
+                if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
+            ]
+            containers = [pod.container] if disk.issuperset(m.get("name") for m in written) else []
         else:
             continue
         asked = (_amount(read_limit(container, DISK)) for container in containers)
@@ -217,15 +224,6 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"({size / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
                 "or use model.cache",
             )
-
-
-def _writes_to_volume(pod: Pod) -> bool:
-    """Whether the serving container may write to a volume other than the node's disk."""
-    disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
-    return any(
-        str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY and mount.get("name") not in disk
-        for mount in pod.container.get("volumeMounts") or ()
-    )
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

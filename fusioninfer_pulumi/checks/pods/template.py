@@ -6,7 +6,6 @@ here. The rest is left to the API server's dry run (`checks/server_dry_run.py`).
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -26,24 +25,9 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.schema_check import pod_template_findings
 
 
-class Owner(enum.Enum):
-    """Owner of a pod template."""
-
-    STATEFUL_SET = enum.auto()
-    DEPLOYMENT = enum.auto()
-    JOB = enum.auto()
-
-
-_RESTART_POLICY: Location = ("spec", "restartPolicy")
-
-
-def check_template(
-    template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
-) -> Iterator[Finding]:
-    """Check a finished pod template; locations are relative to it."""
-    for finding in pod_template_findings(template):
-        if owner is not Owner.JOB or finding.location != _RESTART_POLICY:
-            yield finding
+def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check a finished pod template of a StatefulSet; locations are relative to it."""
+    yield from pod_template_findings(template)
     spec = known_mapping(template.get("spec"))
     volumes, claims = _names(spec, "volumes"), _names(spec, "resourceClaims")
     names = _names(spec, "containers") or ()
@@ -68,7 +52,7 @@ def check_template(
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
         message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
-    if owner is Owner.STATEFUL_SET and isinstance(spec.get("activeDeadlineSeconds"), int):
+    if isinstance(spec.get("activeDeadlineSeconds"), int):
         message = "is not supported in pods of a StatefulSet, as those of replicas are; remove it"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
 
