@@ -184,6 +184,18 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if route is not None:
             place = (*at, "httproute")
             yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
-    if gateway is not None and route is not None and gateway.refs and route.parent_refs:
-        message = "conflicts with gateway.refs; remove one of them"
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
+    if gateway is not None and route is not None:
+        external, alone = route.external_field, {"implementation"}
+        if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
+            message = (
+                f"would be a Gateway without a route (httproute.{external}); remove it, or set "
+                "only implementation, or set refs"
+            )
+            yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
+        if gateway.refs and route.parent_refs:
+            message = "conflicts with gateway.refs; remove one of them"
+            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
+    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or [None]]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1) or "any other model"
+        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), f"rewrite {twice} twice; remove one")
