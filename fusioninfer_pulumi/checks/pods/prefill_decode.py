@@ -22,6 +22,7 @@ from fusioninfer_pulumi.rules.common import (
     TAKEN_BY_TEMPLATE,
 )
 
+KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 
@@ -31,7 +32,12 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
-    if args is not None or ctx.pairing is None:
+    if args is not None:
+        if not args.enabled:
+            message = "no KV cache is transferred from prefill to decode: decode recomputes it"
+            yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
+        return
+    if ctx.pairing is None:
         return
     if command.engine is None or not command.readable:
         flags = " or ".join(
