@@ -195,7 +195,8 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if gateway.refs and route.parent_refs:
             message = "conflicts with gateway.refs; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
-    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or [None]]
+    others = ["any other model"]
+    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or others]
     if len(names) > len(set(names)):
-        twice = next(name for name in names if names.count(name) > 1) or "any other model"
+        twice = next(name for name in names if names.count(name) > 1)
         yield error(DUPLICATE_NAME, (*at, "modelRewrites"), f"rewrite {twice} twice; remove one")

@@ -25,7 +25,7 @@ PROBE_NOT_ANSWERED = Rule("probe-not-answered")
 PORT_NOT_SERVED = Rule("port-not-served")
 ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 
-_PROBES: tuple[Location, ...] = (
+_PROBES: tuple[tuple[str, ...], ...] = (
     ("livenessProbe",),
     ("readinessProbe",),
     ("startupProbe",),
