@@ -110,6 +110,9 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
         _QUEUE: bool(scheduling.queue),
     }
+    if topology is not None and not fields[_NETWORK]:
+        message = "has no effect: set groupPolicy or rolePolicy"
+        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
     for rows in _rows_of_backend(policy, shape):
         yield from (row(at) for at, row in rows.items() if fields[at])
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered
+from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, warnings
 
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 
@@ -57,6 +57,11 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
         "with mode hard: Volcano ignores the mode without it"
     )
+
+
+def test_empty_network_topology_is_a_warning() -> None:
+    found = "networkTopology: has no effect: set groupPolicy or rolePolicy"
+    assert any(warning.endswith(found) for warning in warnings(tied({})))
 
 
 def test_capacity_is_an_upper_bound_with_network_topology() -> None:
