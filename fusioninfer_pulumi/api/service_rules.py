@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_template_findings,
     reserved_key_findings,
 )
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -185,12 +185,6 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if route is not None:
             place = (*at, "httproute")
             yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
-    elif picker is not None and (
-        role.strategy not in (None, Strategy.PD_DISAGGREGATION)
-        or role.endpoint_picker_config is not None
-    ):
-        message = "is the threshold of pd-disaggregation; remove it, or choose that strategy"
-        yield from reject_fields((*at, "endpointPicker"), picker, ["threshold"], message)
     if gateway is not None and route is not None:
         external, alone = route.external_field, {"implementation"}
         if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
@@ -202,14 +196,8 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if gateway.refs and route.parent_refs:
             message = "conflicts with gateway.refs; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
-    names: set[str | None] = set()
-    for index, rewrite in enumerate(role.model_rewrites or ()):
-        here = (*at, "modelRewrites", index)
-        for number, name in enumerate(rewrite.models or [None]):
-            if name in names and name is None:
-                message = "has no models, and neither has another one; name them"
-                yield error(DUPLICATE_NAME, here, message)
-            elif name in names:
-                message = f'"{name}" is rewritten already; remove one'
-                yield error(DUPLICATE_NAME, (*here, "models", number), message)
-            names.add(name)
+    others = ["any other model"]
+    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or others]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), f"rewrite {twice} twice; remove one")

@@ -34,7 +34,14 @@ from fusioninfer_pulumi.component.pulumi_sdk import collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
+from fusioninfer_pulumi.findings import (
+    Finding,
+    InvalidServiceError,
+    Severity,
+    drop_ignored,
+    parse_ignored_rules,
+    with_rule,
+)
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -43,7 +50,6 @@ from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pa
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -127,8 +133,7 @@ class InferenceService(pulumi.ComponentResource):
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
-            shown = drop_ignored(self.plan.findings, ignored)
-            log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
+            log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
                 for line in _describe_mixed_pairs(self.plan, manifests, existing or {}):
                     pulumi.log.warn(line, self)
@@ -176,7 +181,7 @@ class InferenceService(pulumi.ComponentResource):
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
-        endpoint_plan = find_endpoint(router, plan.namespace)
+        endpoint_plan = find_endpoint(router)
         if endpoint_plan is not None and endpoint_plan.host is not None:
             host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
             return waited.apply(lambda _: host_url)

@@ -42,7 +42,9 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        pods = pods.put(_with_metadata(built, user_labels, {**_annotations(pod), **annotations}))
+        user_annotations = _annotations(pod)
+        added = {key: annotations[key] for key in annotations if key not in user_annotations}
+        pods = pods.put(_with_metadata(built, user_labels, {**user_annotations, **added}))
     return pods, []
 
 

@@ -18,7 +18,7 @@ from samples import (
     template,
 )
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
+from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.cli.diff.manifests import pod_group_reference
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
 from fusioninfer_pulumi.checks.update_checks import (
+    RunningLws,
+    check_gang_joins,
     check_kueue_changes,
     check_layout_change,
     check_subgroup_policies,
