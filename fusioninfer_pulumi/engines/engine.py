@@ -18,6 +18,7 @@ from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
+from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,
@@ -385,7 +386,10 @@ class Engine:
         serve_starts_others: Whether `NAME serve` may start something that takes other arguments.
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
-        rejects_unknown_models: Whether a request for another model gets an error.
+        rejects_unknown_models: Whether a request for another model gets an error, HTTP 404.
+        reasoning_names: Fields of answers with the reasoning, by the first release that has them
+            and no others.
+        api_source: Where these two were read.
         length_flag: Flag for the tokens of the longest sequence.
         keep_alive_variable: Variable with the seconds until it closes an idle connection.
         drain_flag: Flag for the seconds that running requests may take after SIGTERM.
@@ -426,6 +430,8 @@ class Engine:
     events: Mapping[str, Any]
     model_setup_flags: Mapping[str, tuple[str, ...]]
     rejects_unknown_models: bool
+    reasoning_names: Mapping[str, tuple[str, ...]]
+    api_source: str
     length_flag: str
     keep_alive_variable: str
     drain_flag: str | None = None
@@ -508,6 +514,14 @@ class Engine:
         """Return the argument that publishes the events of the KV cache over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
         return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
+
+    def reasoning_fields(self, release: str) -> tuple[str, ...]:
+        """Return the fields of answers with the reasoning, empty where they are not known."""
+        number = parse_release(release)
+        known = [
+            names for since, names in self.reasoning_names.items() if number >= parse_release(since)
+        ]
+        return known[-1] if known else ()
 
     def metrics_off(self, command: EngineCommand) -> str | None:
         """Return why the engine serves no metrics, None if it does."""

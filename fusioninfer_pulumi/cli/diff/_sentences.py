@@ -257,14 +257,19 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
                 yield edit, read_command(olds[name]), read_command(news[name])
 
 
-def get_containers(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """Return the containers of the leader, or of every pod of a LeaderWorkerSet."""
-    templates = [_containers(manifest, template) for template in _TEMPLATES]
-    return list(next(filter(None, templates), {}).values())
+def get_pod_spec(manifest: Manifest) -> Mapping[str, Any]:
+    """Return all containers of the leader, or of every pod of a LeaderWorkerSet."""
+    for template in _TEMPLATES:
+        if containers := _containers(manifest, template).values():
+            sidecars = _containers(manifest, template, "initContainers").values()
+            return {"containers": list(containers), "initContainers": list(sidecars)}
+    return {}
 
 
-def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
-    items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
+def _containers(
+    manifest: Manifest, template: str, kind: str = "containers"
+) -> dict[str, Mapping[str, Any]]:
+    items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", kind))
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 

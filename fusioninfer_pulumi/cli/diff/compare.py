@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     describe_changes,
     describe_engine_changes,
     find_engine_changes,
-    get_containers,
+    get_pod_spec,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
@@ -53,10 +53,11 @@ from fusioninfer_pulumi.cli.diff.restarts import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.mixed_pairs import (
-    PairLws,
-    describe_mixed_pairs,
-    read_pair_lws,
+from fusioninfer_pulumi.rollout.mixed_revisions import (
+    EngineLws,
+    Update,
+    describe_mixed_revisions,
+    read_engine_lws,
 )
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -74,7 +75,7 @@ class Change:
         plans: The services after, as far as they are known.
         objects: The objects of both sides.
         lws: The LeaderWorkerSets of both sides.
-        pairs: The prefill and decode ones of both sides, by service.
+        engines: Those that run engines, of both sides, by service.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
         freed: LeaderWorkerSets that a lower partition lets restart.
@@ -87,7 +88,7 @@ class Change:
         news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.steps[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
-        self.pairs = _pair_lws(self.lws[0]), _pair_lws(self.lws[1])
+        self.engines = _engine_lws(self.lws[0]), _engine_lws(self.lws[1])
         self.edits = list(_edits(olds, news))
         self.freed = find_released(self.lws, self.steps, self.edits)
 
@@ -126,7 +127,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *(
                 f"{service_name(*service)}: {note}" if len(affected) > 1 else note
                 for service in affected
-                for note in describe_mixed_revisions(change, service)
+                for note in find_mixed_revisions(change, service)
             ),
         ),
         engines=engines,
@@ -134,24 +135,23 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     )
 
 
-def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
-    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before, after = (side.get(service, []) for side in change.pairs)
+def find_mixed_revisions(change: Change, service: Service) -> list[str]:
+    """Describe what clients see while pods of two revisions run."""
+    before, after = (side.get(service, []) for side in change.engines)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    epp = plan.picker.epp if plan is not None and plan.picker is not None else None
-    prefers_pairs = epp is not None and epp.prefers_pairs
-    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
+    objects = [m for key, m in change.objects[1].items() if service_of(key, m) == service]
+    return describe_mixed_revisions(Update(before, after, objects, plan))
 
 
-def _pair_lws(lws: Objects) -> dict[Service, list[PairLws]]:
-    pairs: dict[Service, list[PairLws]] = {}
+def _engine_lws(lws: Objects) -> dict[Service, list[EngineLws]]:
+    engines: dict[Service, list[EngineLws]] = {}
     for key, manifest in lws.items():
-        gang, containers = pod_group_reference(manifest), get_containers(manifest)
-        pair = read_pair_lws(key.name, get_labels(manifest), gang, containers)
-        if pair is not None:
-            pairs.setdefault(service_of(key, manifest), []).append(pair)
-    return pairs
+        gang, pod = pod_group_reference(manifest), get_pod_spec(manifest)
+        engine = read_engine_lws(key.name, get_labels(manifest), gang, pod)
+        if engine is not None:
+            engines.setdefault(service_of(key, manifest), []).append(engine)
+    return engines
 
 
 def _with_live_replicas(olds: Objects, news: Objects, steps: Steps) -> tuple[Objects, list[str]]:

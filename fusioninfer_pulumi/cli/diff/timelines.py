@@ -13,7 +13,7 @@ from fusioninfer_pulumi.cli.diff.compare import (
     Change,
     Manifests,
     Plans,
-    describe_mixed_revisions,
+    find_mixed_revisions,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
@@ -57,7 +57,7 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
-        mixed: What prefill and decode pods of two revisions do with each other's KV cache.
+        mixed: What clients see while pods of two revisions run.
     """
 
     namespace: str
@@ -196,7 +196,7 @@ def _played(
         for key, manifest in running.items()
         if key not in change.lws[1]
     ]
-    mixed = tuple(describe_mixed_revisions(change, service))
+    mixed = tuple(find_mixed_revisions(change, service))
     return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
 
 

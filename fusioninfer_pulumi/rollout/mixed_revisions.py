@@ -1,0 +1,399 @@
+"""What clients see while an update runs pods of two revisions: the pairs that are not compatible.
+
+`ROWS` lists the pairs of parts that talk to each other. Their facts, with their sources, are in
+`engines` and `endpoint_pickers`; a pair without a line is compatible by all that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.rollout import RolloutLevel
+from fusioninfer_pulumi.endpoint_pickers.picker_families import find_sidecar_image_family
+from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
+from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
+from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.object_metadata import Manifest
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
+
+#: Component types whose pods exchange KV caches.
+PAIR_TYPES = _PREFILL, _DECODE = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
+
+
+@dataclass(frozen=True)
+class EngineLws:
+    """A LeaderWorkerSet whose leader runs an engine.
+
+    Attributes:
+        pair_revision: Value of its label, empty without one.
+        gang: PodGroup that its pods name, empty without one.
+        sidecar: Image of its prefill/decode sidecar, empty without one.
+    """
+
+    name: str
+    role: str
+    component_type: str
+    command: EngineCommand
+    pair_revision: str
+    gang: str
+    sidecar: str = ""
+
+
+def read_engine_lws(
+    name: str, own_labels: Mapping[str, Any], gang: str, pod: Mapping[str, Any]
+) -> EngineLws | None:
+    """Read a LeaderWorkerSet from its labels and its leader's pod spec.
+
+    None where no container runs an engine.
+    """
+    containers = pod.get("containers") or ()
+    commands = map(read_command, containers)
+    command = next((command for command in commands if command.engine is not None), None)
+    if command is None:
+        return None
+    kind, role, pair = (
+        str(own_labels.get(key) or "")
+        for key in (labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.PAIR_REVISION)
+    )
+    sidecars = filter(is_sidecar, (*containers, *(pod.get("initContainers") or ())))
+    images = (str(container.get("image") or "") for container in sidecars)
+    return EngineLws(name, role, kind, command, pair, gang, next(images, ""))
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update changes in a service.
+
+    Attributes:
+        before: LeaderWorkerSets with engines before the update.
+        after: Those after the update.
+        objects: All objects of the service after the update.
+        plan: The service after the update, None if it is not known.
+    """
+
+    before: Sequence[EngineLws]
+    after: Sequence[EngineLws]
+    objects: Iterable[Manifest] = ()
+    plan: ServicePlan | None = None
+
+    def new_engines(self) -> list[tuple[EngineLws, EngineLws]]:
+        """Return a new engine of each role whose engine changes, after the one it replaces."""
+        # A role that the update adds serves together with the others of its type.
+        olds = {lws.component_type: lws for lws in self.before}
+        olds |= {lws.role: lws for lws in self.before}
+        known = [lws.command for lws in self.before]
+        news = {lws.role: lws for lws in self.after if lws.command not in known}
+        pairs = [(olds.get(new.role) or olds.get(new.component_type), new) for new in news.values()]
+        return [(old, new) for old, new in pairs if old is not None]
+
+
+@dataclass(frozen=True)
+class MixedPair:
+    """Two parts that meet during an update, and that are not compatible.
+
+    Attributes:
+        parts: The two parts, such as `clients with new serve pods`.
+        clients: What clients see.
+        remedy: What to do about it, maybe empty.
+        source: Where that was read or measured; empty where it is unknown.
+    """
+
+    state: PairState
+    parts: str
+    clients: str
+    remedy: str = ""
+    source: str = ""
+
+
+def describe_mixed_revisions(update: Update) -> list[str]:
+    """Describe the pairs that are not compatible, the worst first; empty if all are compatible."""
+    lines: dict[tuple[str, ...], dict[str, None]] = {}
+    for find in ROWS:
+        for pair in find(update):
+            # Evidence and consequences are mostly the same for several pairs.
+            key = pair.state.value, pair.clients, pair.remedy, pair.source
+            lines.setdefault(key, {})[pair.parts] = None
+    ranks = [state.value for state in (PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN)]
+    texts = []
+    for key in sorted(lines, key=lambda key: ranks.index(key[0])):
+        state, clients, remedy, source = key
+        text = "; ".join(filter(None, (clients, remedy)))
+        evidence = f" [{source}]" if source else ""
+        texts.append(f"mixed revisions, {state}: {', '.join(lines[key])}: {text}{evidence}")
+    return texts
+
+
+def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
+    """Yield pairs of old and new prefill and decode pods.
+
+    Nothing where the order of the update and the endpoint picker avoid such pairs, and where the
+    engines compare the same before and after.
+    """
+    before, after = (
+        [lws for lws in side if lws.component_type in PAIR_TYPES]
+        for side in (update.before, update.after)
+    )
+    old, new = _by_type(before), _by_type(after)
+    if not (len(old) == len(new) == len(PAIR_TYPES)):
+        return
+    # The labels are complete, where a launcher's script hides the arguments of an engine.
+    old_label, new_label = ({lws.pair_revision for lws in side} for side in (before, after))
+    if "" in old_label | new_label:
+        old_hash, new_hash = (pair_revision([e.command for e in side]) for side in (before, after))
+        is_same = old_hash is not None and old_hash == new_hash
+    else:
+        is_same = old_label == new_label
+    if is_same:
+        return
+    advice = "" if update.plan is None else _find_advice(before, after, update.plan)
+    if advice is None:
+        return
+    mixes = (
+        ("old", _changed(_PREFILL, old, new), "new", _changed(_DECODE, new, old)),
+        ("new", _changed(_PREFILL, new, old), "old", _changed(_DECODE, old, new)),
+    )
+    for prefill_age, prefills, decode_age, decodes in mixes:
+        for prefill, decode in product(prefills, decodes):
+            verdict = compare_pair(prefill.command, decode.command)
+            if verdict.state is PairState.COMPATIBLE:
+                continue
+            engine = decode.command.engine
+            fails = engine and engine.kv_cache.load_failure(decode.command) is PairState.BROKEN
+            setting = engine.kv_cache.recompute_setting if engine and fails else ""
+            remedy = f"before this update, add {setting}" if setting else ""
+            differences = f" ({', '.join(verdict.differences)})" if verdict.differences else ""
+            yield MixedPair(
+                verdict.state,
+                f"{prefill_age} {prefill.role} with {decode_age} {decode.role} pods{differences}",
+                verdict.clients or "it is unknown whether decode can use these KV caches",
+                "; ".join(filter(None, (remedy, advice))),
+                verdict.source,
+            )
+
+
+def _by_type(side: Sequence[EngineLws]) -> dict[str, list[EngineLws]]:
+    types: dict[str, list[EngineLws]] = {}
+    for lws in side:
+        known = types.setdefault(lws.component_type, [])
+        if lws.command not in [other.command for other in known]:
+            known.append(lws)
+    return types
+
+
+def _changed(
+    component_type: str, side: Mapping[str, list[EngineLws]], other: Mapping[str, list[EngineLws]]
+) -> list[EngineLws]:
+    """Return LeaderWorkerSets whose engine only one side has: others belong to both revisions."""
+    kept = [lws.command for lws in other[component_type]]
+    return [lws for lws in side[component_type] if lws.command not in kept]
+
+
+def _find_advice(
+    before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
+) -> str | None:
+    """Return advice against mixed pairs, maybe empty; None if the update creates none."""
+    if plan.shape.groups is not None:
+        return (
+            None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
+        )
+    if not all(lws.pair_revision for lws in after):
+        return ""
+    if plan.picker is None or not plan.picker.epp.prefers_pairs:
+        return "the endpoint picker of llm-d 0.10 or later avoids it"
+    if not all(lws.pair_revision for lws in before):
+        return "pods of the old revision have no pair revision yet"
+    if {lws.name for lws in before} != {lws.name for lws in after}:
+        return "an update that adds or removes no replicas avoids it"
+    changes = find_pair_changes(plan, {lws.name: (lws.pair_revision, lws.gang) for lws in before})
+    if has_pair_stages(plan, changes):
+        return None
+    return "layout PerReplica with two prefill replicas and strategy Rolling avoids it"
+
+
+def _find_model_names(update: Update) -> Iterator[MixedPair]:
+    """Yield pods that reject requests for a name that clients or the endpoint picker use."""
+    served = [_served_names(lws.command) for lws in update.before]
+    rewritten = dict(_rewritten_names(update.objects))
+    known = [names for names in served if names is not None]
+    asked = {name: {name} for name in set.intersection(*known)} if known else {}
+    asked |= rewritten
+    pods = [("new", new, asked) for _, new in update.new_engines()]
+    pods += [("old", old, rewritten) for old, _ in update.new_engines()]
+    for old, new in update.new_engines():
+        is_same = old.command.arguments == new.command.arguments
+        if not is_same and None in map(_served_names, (old.command, new.command)):
+            parts = f"clients with new {new.role} pods"
+            clients = "it is unknown which model names they serve"
+            yield MixedPair(PairState.UNKNOWN, parts, clients)
+    for age, lws, requests in pods:
+        names, engine = _served_names(lws.command), lws.command.engine
+        if names is None or engine is None or not engine.rejects_unknown_models:
+            continue
+        missing = sorted(name for name, targets in requests.items() if not targets <= names)
+        if missing:
+            yield MixedPair(
+                PairState.BROKEN,
+                f"clients with {age} {lws.role} pods",
+                f"requests for {', '.join(missing)} fail with HTTP 404 on these pods",
+                "serve the old and the new name until the update is over and no client asks for "
+                "the old one",
+                engine.api_source,
+            )
+
+
+def _served_names(command: EngineCommand) -> set[str] | None:
+    names = command.requestable_names
+    return None if names is None else set(names)
+
+
+def _rewritten_names(objects: Iterable[Manifest]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the names that the endpoint picker rewrites, and the names that pods get."""
+    for manifest in objects:
+        if manifest.get("kind") != object_names.REWRITE_KIND:
+            continue
+        for rule in manifest["spec"]["rules"]:
+            targets = {str(target["modelRewrite"]) for target in rule["targets"]}
+            for match in rule.get("matches") or ():
+                yield str(match["model"]["value"]), targets
+
+
+_TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
+#: Flag, and what clients see where its value changes, where it is removed and where it is added.
+_PARSERS = (
+    (_TOOLS, "these answers may have tool calls in another form",
+     "requests with tools fail, or get tool calls as text", ""),
+    (_REASONING, "these answers may separate the reasoning in another way",
+     "these answers have the reasoning in their content",
+     "these answers have the reasoning apart from their content"),
+)  # fmt: skip
+
+
+def _find_answers(update: Update) -> Iterator[MixedPair]:
+    """Yield pods whose answers have another form for clients."""
+    remedy = "let clients accept both forms before this update"
+    for old, new in update.new_engines():
+        parts, engine = f"clients with new {new.role} pods", new.command.engine
+        for flag, changed, removed, added in _PARSERS:
+            was, is_ = (lws.command.value(flag) for lws in (old, new))
+            text = changed if was and is_ else removed if was else added
+            if was != is_ and text:
+                values = f"{parts} ({flag} {was or 'unset'} -> {is_ or 'unset'})"
+                yield MixedPair(PairState.DEGRADED, values, text, remedy)
+        was_in, is_in = map(_reasoning_fields, (old.command, new.command))
+        gone = [name for name in was_in if name not in is_in]
+        if gone and is_in and engine is not None and new.command.has(_REASONING):
+            text = f"these answers have the reasoning in `{is_in[0]}`, and not in `{gone[0]}`"
+            yield MixedPair(PairState.DEGRADED, parts, text, remedy, engine.api_source)
+
+
+def _reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
+    release = read_pair_setting(command, "release")
+    return command.engine.reasoning_fields(release) if command.engine and release else ()
+
+
+#: Names of metrics in one query, any of which suffices.
+_Query = frozenset[str]
+
+
+def _find_metrics(update: Update) -> Iterator[MixedPair]:
+    """Yield readers of engines' metrics whose names only one of the two revisions has."""
+    readers = list(_read_queries(update))
+    for old, new in update.new_engines():
+        if old.command.image == new.command.image:
+            continue
+        ages = ("old", old), ("new", new)
+        for reader, queries in readers:
+            answers = [[_is_answered(q, lws.command) for _, lws in ages] for q in queries]
+            if any(None in answer for answer in answers):
+                yield MixedPair(
+                    PairState.UNKNOWN,
+                    f"{reader} with new {new.role} pods",
+                    "it is unknown whether both images have the metrics that it reads",
+                    "compare their metrics before this update",
+                )
+                continue
+            for index, (age, lws) in enumerate(ages):
+                lost = {
+                    name
+                    for query, answer in zip(queries, answers, strict=True)
+                    if any(answer) and not answer[index]
+                    for name in query
+                }
+                if lost:
+                    yield MixedPair(
+                        PairState.DEGRADED,
+                        f"{reader} with {age} {lws.role} pods",
+                        f"it reads {', '.join(sorted(lost))}, which these pods do not have, and "
+                        "does not see their load",
+                        "query the names of both releases, joined by `or`",
+                        METRICS_SOURCE,
+                    )
+
+
+def _is_answered(query: _Query, command: EngineCommand) -> bool | None:
+    release = read_pair_setting(command, "release")
+    engine = "" if command.engine is None else command.engine.name
+    answers = [has_metric(name, engine, release) for name in query]
+    return True if True in answers else None if None in answers else False
+
+
+def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
+    """Yield what reads metrics of engines, and its queries."""
+    for manifest in update.objects:
+        queries = list(dict.fromkeys(_find_queries(manifest)))
+        if queries and "leaderWorkerTemplate" not in (manifest.get("spec") or {}):
+            yield f"{manifest['kind']} {manifest['metadata']['name']}", queries
+    epp = update.plan.picker.epp if update.plan and update.plan.picker else None
+    if epp is not None and not METRIC.search(" ".join((epp.config, *epp.arguments))):
+        yield "endpoint picker", [frozenset({name}) for name in epp.family.engine_metrics]
+
+
+def _find_queries(value: Any) -> Iterator[_Query]:
+    if isinstance(value, str):
+        # A dashboard has each of its queries on a line of its own.
+        for line in value.splitlines():
+            names = [match.group() for match in METRIC.finditer(line)]
+            yield from [frozenset(names)] if names and " or " in line else map(_single, names)
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _find_queries(item)
+
+
+def _single(name: str) -> _Query:
+    return frozenset({name})
+
+
+def _find_sidecars(update: Update) -> Iterator[MixedPair]:
+    """Yield sidecars that may not understand the endpoint picker.
+
+    Those of llm-d 0.9 and 0.10 read the same header, `x-prefiller-host-port`
+    (`pkg/common/routing`), which both of its endpoint pickers send.
+    """
+    old_images = {lws.sidecar for lws in update.before}
+    for lws in update.after:
+        if lws.sidecar not in old_images and find_sidecar_image_family(lws.sidecar) is None:
+            yield MixedPair(
+                PairState.UNKNOWN,
+                f"endpoint picker with new {lws.role} pods (sidecar {lws.sidecar})",
+                "it is unknown whether this sidecar reads the picker's headers",
+            )
+
+
+#: Every pair of parts that an update may mix, and what decides whether it is compatible. All known
+#: endpoint pickers read InferencePools of v1, which gateways do as well, and events of the KV cache
+#: of vLLM 0.11.0 to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
+ROWS: tuple[Callable[[Update], Iterator[MixedPair]], ...] = (
+    _find_model_names,
+    _find_prefill_decode,
+    _find_answers,
+    _find_metrics,
+    _find_sidecars,
+)
