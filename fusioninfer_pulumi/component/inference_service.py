@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +43,7 @@ from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import (
     Update,
     describe_mixed_revisions,
-    read_engine_lws,
 )
-from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
@@ -135,7 +133,8 @@ class InferenceService(pulumi.ComponentResource):
             shown = drop_ignored(self.plan.findings, ignored)
             log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
             if pulumi.runtime.is_dry_run():
-                for line in _describe_mixed_revisions(self.plan, manifests, existing or {}):
+                before = [lws.engine for lws in (existing or {}).values() if lws.engine]
+                for line in describe_mixed_revisions(Update(before, manifests, self.plan)):
                     pulumi.log.warn(line, self)
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
@@ -256,22 +255,6 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
     errors = findings.errors(problems)
     if errors:
         raise InvalidServiceError(errors, title)
-
-
-def _describe_mixed_revisions(
-    plan: ServicePlan, manifests: Sequence[Mapping[str, Any]], existing: Mapping[str, StackLws]
-) -> list[str]:
-    """Describe what clients see while pods of two revisions run."""
-    before = [lws.engine for lws in existing.values() if lws.engine is not None]
-    after = []
-    for manifest in manifests if before else ():
-        template = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
-        if template is not None:
-            pod, metadata = template.get("leaderTemplate"), manifest["metadata"]
-            spec = (pod or template["workerTemplate"])["spec"]
-            engine = read_engine_lws(metadata["name"], metadata["labels"], "", spec)
-            after += [engine] if engine is not None else []
-    return describe_mixed_revisions(Update(before, after, manifests, plan))
 
 
 def _planned(

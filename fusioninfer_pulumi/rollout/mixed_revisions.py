@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property
+from itertools import islice, product
+from operator import attrgetter
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
@@ -20,9 +22,10 @@ from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest
+from fusioninfer_pulumi.kube.object_metadata import Manifest, at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
+from fusioninfer_pulumi.topology.gang import pod_group_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = _PREFILL, _DECODE = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -47,25 +50,29 @@ class EngineLws:
     sidecar: str = ""
 
 
-def read_engine_lws(
-    name: str, own_labels: Mapping[str, Any], gang: str, pod: Mapping[str, Any]
-) -> EngineLws | None:
-    """Read a LeaderWorkerSet from its labels and its leader's pod spec.
+def read_engines(manifests: Iterable[Manifest]) -> list[EngineLws]:
+    """Return the LeaderWorkerSets with engines among objects, which may be ill-formed."""
+    engines = []
+    for manifest in manifests:
+        template = at(manifest, "spec", "leaderWorkerTemplate")
+        pod = at(template, "leaderTemplate", "spec") or at(template, "workerTemplate", "spec")
+        containers = [*_items(pod, "containers"), *_items(pod, "initContainers")]
+        commands = filter(attrgetter("engine"), map(read_command, containers))
+        for command in islice(commands, 1):
+            name = str(at(manifest, "metadata", "name"))
+            kind, role, pair = (
+                str(at(manifest, "metadata", "labels", key) or "")
+                for key in (labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.PAIR_REVISION)
+            )
+            sidecars = (str(item.get("image")) for item in containers if is_sidecar(item))
+            gang, sidecar = pod_group_reference(manifest), next(sidecars, "")
+            engines.append(EngineLws(name, role or name, kind, command, pair, gang, sidecar))
+    return engines
 
-    None where no container runs an engine.
-    """
-    containers = pod.get("containers") or ()
-    commands = map(read_command, containers)
-    command = next((command for command in commands if command.engine is not None), None)
-    if command is None:
-        return None
-    kind, role, pair = (
-        str(own_labels.get(key) or "")
-        for key in (labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.PAIR_REVISION)
-    )
-    sidecars = filter(is_sidecar, (*containers, *(pod.get("initContainers") or ())))
-    images = (str(container.get("image") or "") for container in sidecars)
-    return EngineLws(name, role, kind, command, pair, gang, next(images, ""))
+
+def _items(value: Any, key: str) -> list[Mapping[str, Any]]:
+    items = at(value, key)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 @dataclass(frozen=True)
@@ -74,15 +81,18 @@ class Update:
 
     Attributes:
         before: LeaderWorkerSets with engines before the update.
-        after: Those after the update.
         objects: All objects of the service after the update.
         plan: The service after the update, None if it is not known.
     """
 
     before: Sequence[EngineLws]
-    after: Sequence[EngineLws]
-    objects: Iterable[Manifest] = ()
+    objects: Sequence[Manifest]
     plan: ServicePlan | None = None
+
+    @cached_property
+    def after(self) -> list[EngineLws]:
+        """LeaderWorkerSets with engines after the update."""
+        return read_engines(self.objects)
 
     def new_engines(self) -> list[tuple[EngineLws, EngineLws]]:
         """Return a new engine of each role whose engine changes, after the one it replaces."""
@@ -257,12 +267,11 @@ def _served_names(command: EngineCommand) -> set[str] | None:
 def _rewritten_names(objects: Iterable[Manifest]) -> Iterator[tuple[str, set[str]]]:
     """Yield the names that the endpoint picker rewrites, and the names that pods get."""
     for manifest in objects:
-        if manifest.get("kind") != object_names.REWRITE_KIND:
-            continue
-        for rule in manifest["spec"]["rules"]:
-            targets = {str(target["modelRewrite"]) for target in rule["targets"]}
-            for match in rule.get("matches") or ():
-                yield str(match["model"]["value"]), targets
+        is_rewrite = manifest.get("kind") == object_names.REWRITE_KIND
+        for rule in _items(at(manifest, "spec"), "rules") if is_rewrite else ():
+            targets = {str(at(target, "modelRewrite")) for target in _items(rule, "targets")}
+            for match in _items(rule, "matches"):
+                yield str(at(match, "model", "value")), targets
 
 
 _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
@@ -349,8 +358,8 @@ def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
     """Yield what reads metrics of engines, and its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
-        if queries and "leaderWorkerTemplate" not in (manifest.get("spec") or {}):
-            yield f"{manifest['kind']} {manifest['metadata']['name']}", queries
+        if queries and not at(manifest, "spec", "leaderWorkerTemplate"):
+            yield f"{manifest.get('kind')} {at(manifest, 'metadata', 'name')}", queries
     epp = update.plan.picker.epp if update.plan and update.plan.picker else None
     if epp is not None and not METRIC.search(" ".join((epp.config, *epp.arguments))):
         yield "endpoint picker", [frozenset({name}) for name in epp.family.engine_metrics]
@@ -361,14 +370,11 @@ def _find_queries(value: Any) -> Iterator[_Query]:
         # A dashboard has each of its queries on a line of its own.
         for line in value.splitlines():
             names = [match.group() for match in METRIC.finditer(line)]
-            yield from [frozenset(names)] if names and " or " in line else map(_single, names)
+            queries = [names] if " or " in line else [[name] for name in names]
+            yield from map(frozenset, filter(None, queries))
     elif isinstance(value, (Mapping, list, tuple)):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _find_queries(item)
-
-
-def _single(name: str) -> _Query:
-    return frozenset({name})
 
 
 def _find_sidecars(update: Update) -> Iterator[MixedPair]:

@@ -13,7 +13,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Service,
-    at,
     label,
     role_of,
 )
@@ -23,6 +22,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -257,19 +257,8 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
                 yield edit, read_command(olds[name]), read_command(news[name])
 
 
-def get_pod_spec(manifest: Manifest) -> Mapping[str, Any]:
-    """Return all containers of the leader, or of every pod of a LeaderWorkerSet."""
-    for template in _TEMPLATES:
-        if containers := _containers(manifest, template).values():
-            sidecars = _containers(manifest, template, "initContainers").values()
-            return {"containers": list(containers), "initContainers": list(sidecars)}
-    return {}
-
-
-def _containers(
-    manifest: Manifest, template: str, kind: str = "containers"
-) -> dict[str, Mapping[str, Any]]:
-    items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", kind))
+def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
+    items = _items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 

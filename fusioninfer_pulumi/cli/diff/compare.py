@@ -20,7 +20,6 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     describe_changes,
     describe_engine_changes,
     find_engine_changes,
-    get_pod_spec,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
@@ -30,12 +29,10 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     count_pods_and_accelerators,
     find_immutable_change,
     get_count,
-    get_labels,
     get_text,
     index_by_identity,
     is_equal,
     lws_of,
-    pod_group_reference,
     restarts,
     role_of,
     service_of,
@@ -54,10 +51,9 @@ from fusioninfer_pulumi.cli.diff.restarts import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
-    EngineLws,
     Update,
     describe_mixed_revisions,
-    read_engine_lws,
+    read_engines,
 )
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -75,7 +71,7 @@ class Change:
         plans: The services after, as far as they are known.
         objects: The objects of both sides.
         lws: The LeaderWorkerSets of both sides.
-        engines: Those that run engines, of both sides, by service.
+        services: The objects of both sides, by service.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
         freed: LeaderWorkerSets that a lower partition lets restart.
@@ -88,7 +84,7 @@ class Change:
         news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.steps[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
-        self.engines = _engine_lws(self.lws[0]), _engine_lws(self.lws[1])
+        self.services = _by_service(olds), _by_service(news)
         self.edits = list(_edits(olds, news))
         self.freed = find_released(self.lws, self.steps, self.edits)
 
@@ -137,21 +133,17 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
 
 def find_mixed_revisions(change: Change, service: Service) -> list[str]:
     """Describe what clients see while pods of two revisions run."""
-    before, after = (side.get(service, []) for side in change.engines)
+    before, after = (side.get(service, []) for side in change.services)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    objects = [m for key, m in change.objects[1].items() if service_of(key, m) == service]
-    return describe_mixed_revisions(Update(before, after, objects, plan))
+    return describe_mixed_revisions(Update(read_engines(before), after, plan))
 
 
-def _engine_lws(lws: Objects) -> dict[Service, list[EngineLws]]:
-    engines: dict[Service, list[EngineLws]] = {}
-    for key, manifest in lws.items():
-        gang, pod = pod_group_reference(manifest), get_pod_spec(manifest)
-        engine = read_engine_lws(key.name, get_labels(manifest), gang, pod)
-        if engine is not None:
-            engines.setdefault(service_of(key, manifest), []).append(engine)
-    return engines
+def _by_service(objects: Objects) -> dict[Service, list[Manifest]]:
+    services: dict[Service, list[Manifest]] = {}
+    for key, manifest in objects.items():
+        services.setdefault(service_of(key, manifest), []).append(manifest)
+    return services
 
 
 def _with_live_replicas(olds: Objects, news: Objects, steps: Steps) -> tuple[Objects, list[str]]:

@@ -21,7 +21,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     count_pods_and_accelerators,
     get_count,
     label,
-    pod_group_reference,
     role_of,
     service_of,
 )
@@ -37,6 +36,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     timeline,
 )
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
+from fusioninfer_pulumi.topology.gang import pod_group_reference
 
 # Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
