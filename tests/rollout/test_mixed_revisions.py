@@ -239,9 +239,9 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),
-         [("unknown: Deployment svc-epp with new worker pods, ScaledObject svc-worker with new worker "
-          "pods: it is unknown whether both images have the metrics that it reads; compare their "
-          "metrics before this update")]),
+         [("unknown: Deployment svc-epp with new worker pods, ScaledObject svc-worker with "
+          "new worker pods: it is unknown whether both images have the metrics that it reads; "
+          "compare their metrics before this update")]),
         (of(release="0.11.0"), of(release="0.33.0"), []),
     ],
 )  # fmt: skip
