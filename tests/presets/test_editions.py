@@ -9,6 +9,7 @@ import pytest
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.api.engine import Edition
+from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_family,
     find_sidecar_image_family,
@@ -41,26 +42,26 @@ def test_editions_keep_their_values() -> None:
         assert find_sidecar_image_family(row.sidecar) is family
 
 
-def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
-    """Return the images of a service that names none."""
+def document(strategy: str, picker: Any = None, **spec: Any) -> Any:
+    """Return a service that names no image."""
     kinds = [("serve", "worker")]
     if strategy == "pd-disaggregation":
         kinds = [("prefill", "prefiller"), ("decode", "decoder")]
-    fields = {"edition": edition} if edition else {}
-    (args,) = load({
-        "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+    roles = [{"name": name, "componentType": kind, "accelerator": "H100"} for name, kind in kinds]
+    router = {"name": "router", "componentType": "router", "strategy": strategy, "gateway": {},
+              "httproute": {}, "endpointPicker": picker or {}}  # fmt: skip
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
         "metadata": {"name": "svc"},
-        "spec": {
-            **fields,
-            "model": {"uri": "hf://Qwen/Qwen3-8B"},
-            "roles": [
-                {"name": "router", "componentType": "router", "strategy": strategy, "gateway": {},
-                 "httproute": {}, "endpointPicker": picker},
-                *({"name": name, "componentType": kind, "accelerator": "H100"}
-                  for name, kind in kinds),
-            ],
-        },
-    })  # fmt: skip
+        "spec": {"model": {"uri": "hf://Qwen/Qwen3-8B"}, "roles": [router, *roles], **spec},
+    }
+
+
+def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
+    """Return the images of a service that names none."""
+    more = {"edition": edition} if edition else {}
+    (args,) = load(document(strategy, picker, **more))
     found = set()
     for manifest in render(plan_service(args)):
         spec: Any = manifest.get("spec") or {}
@@ -98,3 +99,20 @@ def test_service_of_an_older_edition_keeps_its_images(
 def test_unknown_edition_names_the_known_ones() -> None:
     with pytest.raises(InvalidServiceError, match=r"edition: .*2026\.11"):
         images("prefix-cache", "2026.10")
+
+
+def test_diff_names_images_that_follow_a_new_default() -> None:
+    def side(strategy: str, **spec: Any) -> tuple[Any, list[Any]]:
+        plan = plan_service(*load(document(strategy, **spec)))
+        return plan, list(render(plan))
+
+    old = side("prefix-cache", engine={"version": "0.31.0"})
+    new = side("prefix-cache")
+    notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
+    expected = (
+        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the library's default; `edition` "
+        "keeps the defaults of a time"
+    )
+    assert [note for note in notes if "edition" in note] == [expected]
+    notes = compare(new[1], old[1], plans=([new[0]], [old[0]])).notes
+    assert not [note for note in notes if "edition" in note]

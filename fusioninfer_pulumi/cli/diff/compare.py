@@ -120,6 +120,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *describe_changes(edits, effects, services, change.find_rejections(), change.freed),
             *change.kept,
             *describe_engine_changes(engines, len(affected)),
+            *_describe_new_defaults(change),
             *(
                 f"{service_name(*service)}: {note}" if len(affected) > 1 else note
                 for service in affected
@@ -137,6 +138,22 @@ def find_mixed_revisions(change: Change, service: Service) -> list[str]:
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
     return describe_mixed_revisions(Update(read_engines(before), after, plan))
+
+
+def _describe_new_defaults(change: Change) -> Iterator[str]:
+    """Yield images that change because they are the library's defaults."""
+    defaults = set()
+    for plan in change.plans:
+        roles = {engine.role for engine in plan.engines if engine.default}
+        values = (value for value in plan.presets if value.field == "image")
+        defaults.update(value.value for value in values if value.role in roles)
+        if plan.picker is not None and plan.picker.epp.args.image is None:
+            defaults.add(plan.picker.epp.image)
+    fields = (field for edit in change.edits for field in edit.change.fields)
+    images = (field for field in fields if field.path.endswith(".image") and field.old)
+    for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
+        if new in defaults:
+            yield f"{old} -> {new} is the library's default; `edition` keeps the defaults of a time"
 
 
 def _by_service(objects: Objects) -> dict[Service, list[Manifest]]:
