@@ -57,7 +57,7 @@ def main(engine: str, folder: str) -> None:
     """Adds the metrics of an engine's releases to the table."""
     releases = sorted((path.name for path in Path(folder).iterdir()), key=parse_release)
     known = [read_names(Path(folder, release), engine) for release in releases]
-    spans = {}
+    spans: dict[str, list[str | None]] = {}
     for name in sorted(set[str]().union(*(names | hidden for names, hidden in known))):
         having = [index for index, (names, _) in enumerate(known) if name in names]
         if not having:

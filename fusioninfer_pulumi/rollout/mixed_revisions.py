@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_sidecar_image_family
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
+from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
@@ -36,7 +37,8 @@ class EngineLws:
     """A LeaderWorkerSet whose leader runs an engine.
 
     Attributes:
-        pair_revision: Value of its label, empty without one.
+        revision: Value of its label, empty without one.
+        pair_revision: Likewise.
         gang: PodGroup that its pods name, empty without one.
         sidecar: Image of its prefill/decode sidecar, empty without one.
     """
@@ -45,9 +47,13 @@ class EngineLws:
     role: str
     component_type: str
     command: EngineCommand
+    revision: str
     pair_revision: str
     gang: str
     sidecar: str = ""
+
+
+_REVISIONS = labels.REVISION, labels.PAIR_REVISION
 
 
 def read_engines(manifests: Iterable[Manifest]) -> list[EngineLws]:
@@ -60,13 +66,17 @@ def read_engines(manifests: Iterable[Manifest]) -> list[EngineLws]:
         commands = filter(attrgetter("engine"), map(read_command, containers))
         for command in islice(commands, 1):
             name = str(at(manifest, "metadata", "name"))
-            kind, role, pair = (
+            role, *others = (
                 str(at(manifest, "metadata", "labels", key) or "")
-                for key in (labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.PAIR_REVISION)
+                for key in (labels.ROLE_NAME, labels.COMPONENT_TYPE, *_REVISIONS)
             )
-            sidecars = (str(item.get("image")) for item in containers if is_sidecar(item))
-            gang, sidecar = pod_group_reference(manifest), next(sidecars, "")
-            engines.append(EngineLws(name, role or name, kind, command, pair, gang, sidecar))
+            sidecars = (item.get("image") for item in containers if is_sidecar(item))
+            images = (image if isinstance(image, str) else UNKNOWN for image in sidecars)
+            kind, *revisions = others
+            gang, image = pod_group_reference(manifest), next(images, "")
+            engines.append(
+                EngineLws(name, role or name, kind, command, *revisions, gang=gang, sidecar=image)
+            )
     return engines
 
 
@@ -100,7 +110,10 @@ class Update:
         olds = {lws.component_type: lws for lws in self.before}
         olds |= {lws.role: lws for lws in self.before}
         known = [lws.command for lws in self.before]
-        news = {lws.role: lws for lws in self.after if lws.command not in known}
+        # Outputs hide arguments, and the revision does not depend on their values.
+        same = {(lws.role, lws.revision) for lws in self.before if lws.revision}
+        changed = (lws for lws in self.after if (lws.role, lws.revision) not in same)
+        news = {lws.role: lws for lws in changed if lws.command not in known}
         pairs = [(olds.get(new.role) or olds.get(new.component_type), new) for new in news.values()]
         return [(old, new) for old, new in pairs if old is not None]
 
@@ -126,7 +139,7 @@ class MixedPair:
 def describe_mixed_revisions(update: Update) -> list[str]:
     """Describe the pairs that are not compatible, the worst first; empty if all are compatible."""
     lines: dict[tuple[str, ...], dict[str, None]] = {}
-    for find in ROWS:
+    for find in ROWS if update.before else ():
         for pair in find(update):
             # Evidence and consequences are mostly the same for several pairs.
             key = pair.state.value, pair.clients, pair.remedy, pair.source
@@ -238,8 +251,10 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
     pods = [("new", new, asked) for _, new in update.new_engines()]
     pods += [("old", old, rewritten) for old, _ in update.new_engines()]
     for old, new in update.new_engines():
+        commands, engine = (old.command, new.command), new.command.engine
         is_same = old.command.arguments == new.command.arguments
-        if not is_same and None in map(_served_names, (old.command, new.command)):
+        rejects = engine is not None and engine.rejects_unknown_models
+        if rejects and not is_same and None in map(_served_names, commands):
             parts = f"clients with new {new.role} pods"
             clients = "it is unknown which model names they serve"
             yield MixedPair(PairState.UNKNOWN, parts, clients)
@@ -383,7 +398,7 @@ def _find_sidecars(update: Update) -> Iterator[MixedPair]:
     Those of llm-d 0.9 and 0.10 read the same header, `x-prefiller-host-port`
     (`pkg/common/routing`), which both of its endpoint pickers send.
     """
-    old_images = {lws.sidecar for lws in update.before}
+    old_images = {"", *(lws.sidecar for lws in update.before)}
     for lws in update.after:
         if lws.sidecar not in old_images and find_sidecar_image_family(lws.sidecar) is None:
             yield MixedPair(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pulumi
 import pytest
 from routed import LLM_D, pair, router
 from samples import container, role, service, template
@@ -20,6 +22,11 @@ from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.mixed_revisions import (
+    Update,
+    describe_mixed_revisions,
+    read_engines,
+)
 
 Manifest = dict[str, Any]
 OLD_PICKER = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
@@ -135,7 +142,7 @@ def test_unknown_sidecar_is_reported_when_it_is_new() -> None:
 
 def worker(
     *args: str,
-    release: str = "0.32.0",
+    release: Any = "0.32.0",
     engine: str = "vllm",
     query: str = "",
     rewrites: Manifest | None = None,
@@ -148,7 +155,8 @@ def worker(
                                        "--enable-metrics", "--host=0.0.0.0"]),
     }  # fmt: skip
     name, command = programs[engine]
-    image = release if "/" in release else f"{name}:v{release}"
+    is_image = not isinstance(release, str) or "/" in release
+    image = release if is_image else f"{name}:v{release}"
     port = [] if engine == "vllm" else ["--port=8000"]
     pods = template(
         container(
@@ -261,3 +269,14 @@ def test_generated_queries_match_all_known_releases() -> None:
             for name in generated:
                 if name.startswith(engine.name):
                     assert has_metric(name, engine.name, release), (name, release)
+
+
+def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes() -> None:
+    hidden = pulumi.Output.from_input("vllm/vllm-openai:v0.33.0")
+    plan, manifests = worker(release=hidden)
+    update = Update(read_engines(worker()[1]), manifests, plan)
+    (line,) = describe_mixed_revisions(update)
+    assert "unknown whether both images have the metrics" in line
+    # The stack's state has the value of the Output.
+    before = [replace(lws, command=update.before[0].command) for lws in update.after]
+    assert describe_mixed_revisions(replace(update, before=before)) == []
