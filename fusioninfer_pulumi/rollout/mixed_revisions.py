@@ -17,13 +17,12 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_sidecar_image_family
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
-from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import Manifest, at
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
 from fusioninfer_pulumi.topology.gang import pod_group_reference
@@ -53,10 +52,10 @@ class EngineLws:
     sidecar: str = ""
 
 
-_REVISIONS = labels.REVISION, labels.PAIR_REVISION
+_LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_REVISION
 
 
-def read_engines(manifests: Iterable[Manifest]) -> list[EngineLws]:
+def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
     """Return the LeaderWorkerSets with engines among objects, which may be ill-formed."""
     engines = []
     for manifest in manifests:
@@ -66,16 +65,14 @@ def read_engines(manifests: Iterable[Manifest]) -> list[EngineLws]:
         commands = filter(attrgetter("engine"), map(read_command, containers))
         for command in islice(commands, 1):
             name = str(at(manifest, "metadata", "name"))
-            role, *others = (
-                str(at(manifest, "metadata", "labels", key) or "")
-                for key in (labels.ROLE_NAME, labels.COMPONENT_TYPE, *_REVISIONS)
+            kind, role, revision, pair = (
+                str(at(manifest, "metadata", "labels", key) or "") for key in _LABELS
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
-            images = (image if isinstance(image, str) else UNKNOWN for image in sidecars)
-            kind, *revisions = others
+            images = (image if isinstance(image, str) else "<output>" for image in sidecars)
             gang, image = pod_group_reference(manifest), next(images, "")
             engines.append(
-                EngineLws(name, role or name, kind, command, *revisions, gang=gang, sidecar=image)
+                EngineLws(name, role or name, kind, command, revision, pair, gang, image)
             )
     return engines
 
@@ -96,7 +93,7 @@ class Update:
     """
 
     before: Sequence[EngineLws]
-    objects: Sequence[Manifest]
+    objects: Sequence[Mapping[str, Any]]
     plan: ServicePlan | None = None
 
     @cached_property
@@ -146,11 +143,11 @@ def describe_mixed_revisions(update: Update) -> list[str]:
             lines.setdefault(key, {})[pair.parts] = None
     ranks = [state.value for state in (PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN)]
     texts = []
-    for key in sorted(lines, key=lambda key: ranks.index(key[0])):
-        state, clients, remedy, source = key
+    ordered = sorted(lines.items(), key=lambda line: ranks.index(line[0][0]))
+    for (state, clients, remedy, source), parts in ordered:
         text = "; ".join(filter(None, (clients, remedy)))
         evidence = f" [{source}]" if source else ""
-        texts.append(f"mixed revisions, {state}: {', '.join(lines[key])}: {text}{evidence}")
+        texts.append(f"mixed revisions, {state}: {', '.join(parts)}: {text}{evidence}")
     return texts
 
 
@@ -279,7 +276,7 @@ def _served_names(command: EngineCommand) -> set[str] | None:
     return None if names is None else set(names)
 
 
-def _rewritten_names(objects: Iterable[Manifest]) -> Iterator[tuple[str, set[str]]]:
+def _rewritten_names(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, set[str]]]:
     """Yield the names that the endpoint picker rewrites, and the names that pods get."""
     for manifest in objects:
         is_rewrite = manifest.get("kind") == object_names.REWRITE_KIND

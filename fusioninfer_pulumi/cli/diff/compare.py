@@ -142,7 +142,7 @@ def find_mixed_revisions(change: Change, service: Service) -> list[str]:
 
 def _describe_new_defaults(change: Change) -> Iterator[str]:
     """Yield images that change because they are the library's defaults."""
-    defaults = set()
+    defaults = set[Any]()
     for plan in change.plans:
         roles = {engine.role for engine in plan.engines if engine.default}
         values = (value for value in plan.presets if value.field == "image")
