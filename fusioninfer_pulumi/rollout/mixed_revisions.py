@@ -28,7 +28,7 @@ from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_
 from fusioninfer_pulumi.topology.gang import pod_group_reference
 
 #: Component types whose pods exchange KV caches.
-PAIR_TYPES = _PREFILL, _DECODE = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
+PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,19 @@ def _items(value: Any, key: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
+def _find_changed(side: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
+    """Return LeaderWorkerSets whose engine only one side has, one of each role and revision."""
+    kept = [(lws.component_type, lws.command) for lws in other]
+    # Outputs hide arguments, and the revision does not depend on their values.
+    same = {(lws.role, lws.revision) for lws in other if lws.revision}
+    lws_of_revision = {
+        (lws.role, lws.revision): lws
+        for lws in side
+        if (lws.component_type, lws.command) not in kept
+    }
+    return [lws for key, lws in lws_of_revision.items() if key not in same]
+
+
 @dataclass(frozen=True)
 class Update:
     """What an update changes in a service.
@@ -106,11 +119,7 @@ class Update:
         # A role that the update adds serves together with the others of its type.
         olds = {lws.component_type: lws for lws in self.before}
         olds |= {lws.role: lws for lws in self.before}
-        known = [lws.command for lws in self.before]
-        # Outputs hide arguments, and the revision does not depend on their values.
-        same = {(lws.role, lws.revision) for lws in self.before if lws.revision}
-        changed = (lws for lws in self.after if (lws.role, lws.revision) not in same)
-        news = {lws.role: lws for lws in changed if lws.command not in known}
+        news = {lws.role: lws for lws in _find_changed(self.after, self.before)}
         pairs = [(olds.get(new.role) or olds.get(new.component_type), new) for new in news.values()]
         return [(old, new) for old, new in pairs if old is not None]
 
@@ -161,8 +170,7 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
         [lws for lws in side if lws.component_type in PAIR_TYPES]
         for side in (update.before, update.after)
     )
-    old, new = _by_type(before), _by_type(after)
-    if not (len(old) == len(new) == len(PAIR_TYPES)):
+    if any({lws.component_type for lws in side} != {*PAIR_TYPES} for side in (before, after)):
         return
     # The labels are complete, where a launcher's script hides the arguments of an engine.
     old_label, new_label = ({lws.pair_revision for lws in side} for side in (before, after))
@@ -176,14 +184,12 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     advice = "" if update.plan is None else _find_advice(before, after, update.plan)
     if advice is None:
         return
-    mixes = (
-        ("old", _changed(_PREFILL, old, new), "new", _changed(_DECODE, new, old)),
-        ("new", _changed(_PREFILL, new, old), "old", _changed(_DECODE, old, new)),
-    )
-    for prefill_age, prefills, decode_age, decodes in mixes:
-        for prefill, decode in product(prefills, decodes):
+    changed = {"old": _find_changed(before, after), "new": _find_changed(after, before)}
+    for prefill_age, decode_age in (("old", "new"), ("new", "old")):
+        for prefill, decode in product(changed[prefill_age], changed[decode_age]):
             verdict = compare_pair(prefill.command, decode.command)
-            if verdict.state is PairState.COMPATIBLE:
+            is_pair = (prefill.component_type, decode.component_type) == PAIR_TYPES
+            if verdict.state is PairState.COMPATIBLE or not is_pair:
                 continue
             engine = decode.command.engine
             fails = engine and engine.kv_cache.load_failure(decode.command) is PairState.BROKEN
@@ -197,23 +203,6 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
                 "; ".join(filter(None, (remedy, advice))),
                 verdict.source,
             )
-
-
-def _by_type(side: Sequence[EngineLws]) -> dict[str, list[EngineLws]]:
-    types: dict[str, list[EngineLws]] = {}
-    for lws in side:
-        known = types.setdefault(lws.component_type, [])
-        if lws.command not in [other.command for other in known]:
-            known.append(lws)
-    return types
-
-
-def _changed(
-    component_type: str, side: Mapping[str, list[EngineLws]], other: Mapping[str, list[EngineLws]]
-) -> list[EngineLws]:
-    """Return LeaderWorkerSets whose engine only one side has: others belong to both revisions."""
-    kept = [lws.command for lws in other[component_type]]
-    return [lws for lws in side[component_type] if lws.command not in kept]
 
 
 def _find_advice(
@@ -245,25 +234,24 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
     known = [names for names in served if names is not None]
     asked = {name: {name} for name in set.intersection(*known)} if known else {}
     asked |= rewritten
-    pods = [("new", new, asked) for _, new in update.new_engines()]
-    pods += [("old", old, rewritten) for old, _ in update.new_engines()]
-    for old, new in update.new_engines():
-        commands, engine = (old.command, new.command), new.command.engine
-        is_same = old.command.arguments == new.command.arguments
-        rejects = engine is not None and engine.rejects_unknown_models
-        if rejects and not is_same and None in map(_served_names, commands):
-            parts = f"clients with new {new.role} pods"
-            clients = "it is unknown which model names they serve"
-            yield MixedPair(PairState.UNKNOWN, parts, clients)
-    for age, lws, requests in pods:
-        names, engine = _served_names(lws.command), lws.command.engine
-        if names is None or engine is None or not engine.rejects_unknown_models:
+    pods = [("new", new, old, asked) for old, new in update.new_engines()]
+    pods += [("old", old, new, rewritten) for old, new in update.new_engines()]
+    for age, lws, other, requests in pods:
+        parts, engine = f"clients with {age} {lws.role} pods", lws.command.engine
+        names, is_same = (
+            _served_names(lws.command),
+            lws.command.arguments == other.command.arguments,
+        )
+        if engine is None or not engine.rejects_unknown_models or is_same:
+            continue
+        if names is None:
+            yield MixedPair(PairState.UNKNOWN, parts, "it is unknown which names they serve")
             continue
         missing = sorted(name for name, targets in requests.items() if not targets <= names)
         if missing:
             yield MixedPair(
                 PairState.BROKEN,
-                f"clients with {age} {lws.role} pods",
+                parts,
                 f"requests for {', '.join(missing)} fail with HTTP 404 on these pods",
                 "serve the old and the new name until the update is over and no client asks for "
                 "the old one",

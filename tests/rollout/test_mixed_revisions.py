@@ -219,7 +219,7 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(*LORA, "x=/x", "y=/y"), of(*LORA, "y=/y"), [fails("x")]),
         (of(NAMES, "$NAME"), of(NAMES, "$NAME", release="0.33.0"), []),
         (of(NAMES, "$NAME"), of(NAMES, "b"),
-         ["unknown: clients with new worker pods: it is unknown which model names they serve"]),
+         ["unknown: clients with old worker pods: it is unknown which names they serve"]),
         (of(NAMES, "a", engine="sglang", release="0.5.23"),
          of(NAMES, "b", engine="sglang", release="0.5.23"), []),
         # The endpoint picker rewrites names for pods of both revisions.
