@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import SubdomainPolicy
@@ -142,25 +142,6 @@ class Cluster:
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
-
-    def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Return warnings about shares of services that this update deletes."""
-        router = plan.routing
-        route = router.args.httproute if router is not None else None
-        if router is None or route is None or router.route is None or not router.route.splits:
-            return []
-        return [
-            warning(
-                SERVICE_NOT_FOUND,
-                ("roles", router.position, "httproute", "split", index, "service"),
-                f"this update deletes {share.service}, which gets {share.weight} % of the "
-                "requests; remove its share in the same update",
-            )
-            for index, share in enumerate(route.split or ())
-            if share.weight
-            and share.service in existing
-            and _find_service(plan, self._plans, share.service) is None
-        ]
 
 
 def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:

@@ -78,7 +78,6 @@ def plan(options: argparse.Namespace) -> int:
                 if options.nodes
                 else compute_capacity_for_gpus(item, options.gpus),
                 objects_of(source, document),
-                provider=document.provider,
                 update=None if updates is None else updates[number],
                 placed=None if placement is None else placement.to_json(number),
                 placed_tables=() if placement is None else tuple(placement.tables(number)),
@@ -250,15 +249,11 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import print_rule, print_rule_table, rule_json
+    from fusioninfer_pulumi.cli.terminal import print_rule, print_rule_table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
-        listed = list(all_rules().values())
-        if options.output == "json":
-            print_json([rule_json(rule) for rule in listed])
-        else:
-            print_rule_table(listed, sys.stdout)
+        print_rule_table(all_rules().values(), sys.stdout)
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
@@ -266,10 +261,7 @@ def rules(options: argparse.Namespace) -> int:
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
-    if options.output == "json":
-        print_json(rule_json(rule))
-    else:
-        print_rule(rule, sys.stdout)
+    print_rule(rule, sys.stdout)
     return 0
 
 

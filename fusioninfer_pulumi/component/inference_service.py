@@ -31,7 +31,6 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     live_objects,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
-from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
@@ -150,7 +149,6 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
-        warn_of_removed_targets(self, self.plan, services)
         check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
         self.register_outputs(
             {

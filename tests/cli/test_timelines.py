@@ -60,7 +60,6 @@ def test_renamed_role_starts_before_the_old_one_stops() -> None:
         ("", "b-1, b-0", "0", "2", "8"),
         ("", "", "2", "0", "4"),
     ]
-    assert list(update.notes) == ["At most 3.0 GPU-hours more than before and after."]
 
 
 def test_changed_sub_group_policy_replaces_the_lws() -> None:

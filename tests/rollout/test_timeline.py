@@ -144,8 +144,7 @@ def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
     ]
     assert [row.serving["old"] for row in played.rows[:-1]] == [2, 2, 2]
     assert played.after.serving == {"a": 2}
-    # 24 accelerators of 45 minutes, where the service has 16 before and after.
-    assert (played.peak, played.extra_hours) == (24, 8 * 0.75)
+    assert played.peak == 24
 
 
 def test_replicas_not_awaited_do_not_count_as_serving() -> None:
@@ -161,7 +160,7 @@ def test_change_without_restart_has_no_steps() -> None:
     plan = three()
     same = LwsSize(1, 8)
     played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
-    assert (played.batches, played.after.seconds, played.extra_hours) == ((), 0, 0)
+    assert (played.batches, played.after.seconds) == ((), 0)
 
 
 def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:

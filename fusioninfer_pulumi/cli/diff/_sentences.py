@@ -59,8 +59,12 @@ def describe_changes(
             continue
         sentences = [f"error: {message}" for message in rejections.get(service, ())]
         sentences += _service_notes(service_edits, roles.get(service, ()))
+        if not sentences:
+            # Nothing is known of objects outside of services.
+            rest = "; nothing restarts" if service[1] else ""
+            sentences = [count_objects(edit.change for edit in service_edits) + rest]
         prefix = f"{name}: " if len(by_service) > 1 else ""
-        yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
+        yield from (prefix + note for note in sentences)
     if freed:
         yield (
             f"no longer below the partition: {join_names(key.name for key in freed)}; replicas "
@@ -159,12 +163,6 @@ def _target_ports(manifest: Manifest) -> str:
     pool = [port.get("number") for port in _items(at(manifest, "spec", "targetPorts"))]
     service = [port.get("targetPort") for port in _items(at(manifest, "spec", "ports"))]
     return ", ".join(str(port) for port in pool or service if port is not None)
-
-
-def _without_effect(edits: Sequence[Edit]) -> str:
-    """Describes changes that restart nothing; nothing is known of objects outside of services."""
-    is_known = all(edit.service[1] for edit in edits)
-    return count_objects(edit.change for edit in edits) + ("; nothing restarts" if is_known else "")
 
 
 def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:

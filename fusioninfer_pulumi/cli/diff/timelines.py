@@ -81,9 +81,6 @@ class ServiceTimeline:
         """Facts that are not in the rows."""
         if self.timeline is None:
             return
-        if self.timeline.extra_hours:
-            hours = f"{self.timeline.extra_hours:,.1f}"
-            yield f"At most {hours} GPU-hours more than before and after."
         if self.timeline.not_awaited:
             names = join_in_order(map(self._short, self.timeline.not_awaited))
             yield f"The update does not wait for {names}, and does not count them as ready."
@@ -131,7 +128,6 @@ class ServiceTimeline:
             "after": after,
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
-            "extraGpuHours": round(played.extra_hours, 2),
             "notAwaited": list(played.not_awaited),
             **({"mixedRevisions": list(self.mixed)} if self.mixed else {}),
         }
