@@ -15,16 +15,10 @@ from fusioninfer_pulumi.engines.engine_presets import PRESETS, EnginePreset
 
 @dataclass(frozen=True)
 class EditionDefaults:
-    """The defaults of an edition.
+    """The presets of engines by name, and images.
 
-    Attributes:
-        presets: Generated containers, by the engine's name.
-        picker: Endpoint picker; the router document pins it.
-        holding_picker: Endpoint picker for flow control, which `picker` does not support without
-            pods.
-        pd_picker: Endpoint picker for `pd-disaggregation`, which no image of the inference
-            extension supports.
-        sidecar: Prefill/decode sidecar.
+    `picker` is what the router document pins. It holds no requests without pods
+    (`holding_picker`), and does not support `pd-disaggregation` (`pd_picker`).
     """
 
     presets: Mapping[str, EnginePreset]

@@ -18,7 +18,6 @@ from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
-from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,
@@ -514,14 +513,6 @@ class Engine:
         """Return the argument that publishes the events of the KV cache over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
         return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
-
-    def reasoning_fields(self, release: str) -> tuple[str, ...]:
-        """Return the fields of answers with the reasoning, empty where they are not known."""
-        number = parse_release(release)
-        known = [
-            names for since, names in self.reasoning_names.items() if number >= parse_release(since)
-        ]
-        return known[-1] if known else ()
 
     def metrics_off(self, command: EngineCommand) -> str | None:
         """Return why the engine serves no metrics, None if it does."""

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_sidecar_image_family
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
+from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
@@ -304,8 +305,9 @@ def _find_answers(update: Update) -> Iterator[MixedPair]:
 
 
 def _reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
-    release = read_pair_setting(command, "release")
-    return command.engine.reasoning_fields(release) if command.engine and release else ()
+    number = parse_release(read_pair_setting(command, "release") or "")
+    fields = command.engine.reasoning_names if command.engine else {}
+    return next((fields[since] for since in [*fields][::-1] if number >= parse_release(since)), ())
 
 
 #: Names of metrics in one query, any of which suffices.
@@ -330,17 +332,14 @@ def _find_metrics(update: Update) -> Iterator[MixedPair]:
                 )
                 continue
             for index, (age, lws) in enumerate(ages):
-                lost = {
-                    name
-                    for query, answer in zip(queries, answers, strict=True)
-                    if any(answer) and not answer[index]
-                    for name in query
-                }
-                if lost:
+                pairs = zip(queries, answers, strict=True)
+                lost = [query for query, answer in pairs if any(answer) and not answer[index]]
+                names = ", ".join(sorted({name for query in lost for name in query}))
+                if names:
                     yield MixedPair(
                         PairState.DEGRADED,
                         f"{reader} with {age} {lws.role} pods",
-                        f"it reads {', '.join(sorted(lost))}, which these pods do not have, and "
+                        f"it reads {names}, which these pods do not have, and "
                         "does not see their load",
                         "query the names of both releases, joined by `or`",
                         METRICS_SOURCE,
