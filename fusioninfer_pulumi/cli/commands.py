@@ -329,7 +329,8 @@ def _engine_notes(
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
     """The images of each role's containers, by service and role."""
-    from fusioninfer_pulumi.cli.diff.manifests import at, label
+    from fusioninfer_pulumi.cli.diff.manifests import label
+    from fusioninfer_pulumi.kube.object_metadata import at
 
     images: dict[tuple[str, str], set[str]] = defaultdict(set)
     for item in objects:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,10 @@ from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pair_lws
-from fusioninfer_pulumi.rollout.stack_lws import StackLws
+from fusioninfer_pulumi.rollout.mixed_revisions import (
+    Update,
+    describe_mixed_revisions,
+)
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
 
@@ -135,7 +137,8 @@ class InferenceService(pulumi.ComponentResource):
             ignored = parse_ignored_rules(self.plan.meta.annotations)
             log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                for line in _describe_mixed_pairs(self.plan, manifests, existing or {}):
+                before = [lws.engine for lws in (existing or {}).values() if lws.engine]
+                for line in describe_mixed_revisions(Update(before, manifests, self.plan)):
                     pulumi.log.warn(line, self)
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
@@ -255,25 +258,6 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
     errors = findings.errors(problems)
     if errors:
         raise InvalidServiceError(errors, title)
-
-
-def _describe_mixed_pairs(
-    plan: ServicePlan,
-    manifests: Iterable[Mapping[str, Any]],
-    existing: Mapping[str, StackLws],
-) -> Iterator[str]:
-    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before = [lws.pair for lws in existing.values() if lws.pair is not None]
-    after = []
-    for manifest in manifests if before else ():
-        template = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
-        if template is not None:
-            pod, metadata = template.get("leaderTemplate"), manifest["metadata"]
-            containers = (pod or template["workerTemplate"])["spec"]["containers"]
-            pair = read_pair_lws(metadata["name"], metadata["labels"], "", containers)
-            after += [pair] if pair is not None else []
-    prefers_pairs = plan.picker is not None and plan.picker.epp.prefers_pairs
-    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
 
 def _planned(

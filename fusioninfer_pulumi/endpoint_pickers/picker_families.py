@@ -33,13 +33,6 @@ X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
 
-#: Endpoint picker that the router document pins.
-DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
-#: Endpoint picker for flow control, which `DEFAULT_IMAGE` does not support without pods.
-DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
-#: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
-DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
-
 
 class Family(str, enum.Enum):
     """Generations of endpoint pickers; within one, every image reads the same configuration."""

@@ -375,7 +375,10 @@ class Engine:
         serve_starts_others: Whether `NAME serve` may start something that takes other arguments.
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
-        rejects_unknown_models: Whether a request for another model gets an error.
+        rejects_unknown_models: Whether a request for another model gets an error, HTTP 404.
+        reasoning_names: Fields of answers with the reasoning, by the first release that has them
+            and no others.
+        api_source: Where these two were read.
         length_flag: Flag for the tokens of the longest sequence.
         keep_alive_variable: Variable with the seconds until it closes an idle connection.
         drain_flag: Flag for the seconds that running requests may take after SIGTERM.
@@ -413,6 +416,8 @@ class Engine:
     events: Mapping[str, Any]
     model_setup_flags: Mapping[str, tuple[str, ...]]
     rejects_unknown_models: bool
+    reasoning_names: Mapping[str, tuple[str, ...]]
+    api_source: str
     length_flag: str
     keep_alive_variable: str
     drain_flag: str | None = None

@@ -209,6 +209,8 @@ class Sglang(Engine):
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
     rejects_unknown_models = False
+    reasoning_names: Mapping[str, tuple[str, ...]] = {"0.5.3": ("reasoning_content",)}
+    api_source = "SGLang 0.5.3 to 0.5.23, openai/protocol.py"
     # As its guide to production metrics says.
     metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
     metrics_flag = (

@@ -244,6 +244,12 @@ class Vllm(Engine):
     # on).
     drain_flag = "--shutdown-timeout"
     rejects_unknown_models = True
+    reasoning_names: Mapping[str, tuple[str, ...]] = {
+        "0.11.0": ("reasoning_content",),
+        "0.11.1": ("reasoning", "reasoning_content"),
+        "0.16.0": ("reasoning",),
+    }
+    api_source = "vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage"
     metrics = VLLM_METRICS
     # The engine then has no loggers, Prometheus's among them (`vllm/v1/engine/async_llm.py`).
     metrics_flag = (

@@ -63,12 +63,14 @@ class Pairing:
         family: Family of the endpoint picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
         registry: Registry that mirrors the sidecar's default image, None for its own.
+        sidecar: The sidecar's default image, for sidecars of its family.
     """
 
     family: EppFamily
     port: int
     prefill_https: bool
     registry: str | None = None
+    sidecar: str = ""
 
 
 @dataclass(frozen=True)
