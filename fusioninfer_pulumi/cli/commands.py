@@ -16,7 +16,6 @@ from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
 from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -130,8 +129,7 @@ def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of all services, and prints the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
     from fusioninfer_pulumi.cli.plan_output import plain
-    from fusioninfer_pulumi.operations.dashboards import render_dashboards
-    from fusioninfer_pulumi.operations.monitors import plan_monitoring
+    from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -331,7 +329,8 @@ def _engine_notes(
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
     """The images of each role's containers, by service and role."""
-    from fusioninfer_pulumi.cli.diff.manifests import at, label
+    from fusioninfer_pulumi.cli.diff.manifests import label
+    from fusioninfer_pulumi.kube.object_metadata import at
 
     images: dict[tuple[str, str], set[str]] = defaultdict(set)
     for item in objects:
@@ -380,8 +379,6 @@ def _report_findings(
         message = "--stack has no effect: only a Pulumi project has stacks"
         deciding[-1].add(deciding[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    findings = [finding for source in deciding for _, finding in source.findings]
-    deciding[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
     stopping = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}

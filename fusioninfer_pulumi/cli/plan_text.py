@@ -192,7 +192,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host = f"{target['name']}.{plain(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")
     elif plan.routing is not None:
-        table.add_row("Endpoint", _router_url(plan, plan.routing))
+        table.add_row("Endpoint", _router_url(plan.routing))
     return table
 
 
@@ -253,9 +253,9 @@ def _findings(plan: ServicePlan) -> Table:
     return table
 
 
-def _router_url(plan: ServicePlan, router: Routing) -> str:
+def _router_url(router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
-    address = find_endpoint(router, plan.namespace)
+    address = find_endpoint(router)
     if address is None:
         return "unknown: the route or the host name of its Gateway is managed elsewhere"
     if address.host is None:

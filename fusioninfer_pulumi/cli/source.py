@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Origin,
+    Rule,
+    Severity,
+    drop_ignored,
+    errors,
+    parse_ignored_rules,
+)
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -119,11 +126,6 @@ class Source:
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""
-        notes = [
-            (document.origin, note)
-            for document in self.documents
-            for note in check_ignored_rules(document.ignored, (f for _, f in document.findings))
-        ]
         self.documents = [
             replace(
                 document,
@@ -131,7 +133,7 @@ class Source:
             )
             for document in self.documents
         ]
-        self.remarks = [*_without_ignored(self.remarks, rules), *notes]
+        self.remarks = list(_without_ignored(self.remarks, rules))
 
     def add(self, file: str, *findings: Finding) -> None:
         """Adds findings about a file or an option."""

@@ -13,7 +13,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Service,
-    at,
     label,
     role_of,
 )
@@ -23,6 +22,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -253,12 +253,6 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
             olds, news = (_containers(manifest, template) for manifest in (edit.old, edit.new))
             for name in (name for name in olds if name in news):
                 yield edit, read_command(olds[name]), read_command(news[name])
-
-
-def get_containers(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """Return the containers of the leader, or of every pod of a LeaderWorkerSet."""
-    templates = [_containers(manifest, template) for template in _TEMPLATES]
-    return list(next(filter(None, templates), {}).values())
 
 
 def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
