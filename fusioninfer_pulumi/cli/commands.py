@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
 from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
-from fusioninfer_pulumi.kube import labels
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -283,8 +281,7 @@ def diff(options: argparse.Namespace) -> int:
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
-    engines = _engine_notes(objects[0], objects[1], both.new.plans)
-    notes = [*both.notes, *difference.notes, *engines, *caches]
+    notes = [*both.notes, *difference.notes, *caches]
     difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
@@ -309,36 +306,6 @@ def _cache_notes(
             change = memory.change(plan.memory[role]) if role in plan.memory else None
             if change is not None:
                 yield f"{role}: {change}"
-
-
-def _engine_notes(
-    old: Iterable[Mapping[str, Any]],
-    new: Iterable[Mapping[str, Any]],
-    plans: Iterable[ServicePlan],
-) -> Iterator[str]:
-    """Engines that change because the library chooses another release."""
-    before, after = _images(old), _images(new)
-    for plan in plans:
-        for engine in plan.engines:
-            key = (plan.service, engine.role)
-            removed, added = before[key] - after[key], after[key] - before[key]
-            if engine.default and removed and added:
-                change = f"{', '.join(sorted(removed))} -> {', '.join(sorted(added))}"
-                yield f"{engine.role}: engine {change} (new default)"
-
-
-def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
-    """The images of each role's containers, by service and role."""
-    from fusioninfer_pulumi.cli.diff.manifests import label
-    from fusioninfer_pulumi.kube.object_metadata import at
-
-    images: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for item in objects:
-        key = label(item, labels.SERVICE), label(item, labels.ROLE_NAME)
-        pods = at(item, "spec", "leaderWorkerTemplate", "workerTemplate", "spec")
-        containers = at(pods, "containers") or ()
-        images[key].update(str(item.get("image")) for item in containers)
-    return images
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:

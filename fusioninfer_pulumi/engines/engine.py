@@ -24,6 +24,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     get_last_values,
     has_flag,
     integer,
+    parse_json,
 )
 from fusioninfer_pulumi.engines.engine_images import Image
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
@@ -590,6 +591,18 @@ class EngineCommand:
         return None if any(not name or "$" in name for name in names) else tuple(names) or None
 
     @property
+    def requestable_names(self) -> set[str] | None:
+        """The names of the model and its LoRA adapters in requests, None if unknown.
+
+        An adapter is NAME=PATH, or JSON with a name.
+        """
+        served = self.served_names
+        if served is None or self.engine is None or self.has(CONFIG_FLAG):
+            return None
+        adapters = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
+        return {*served, *map(_adapter_name, adapters)}
+
+    @property
     def drain_seconds(self) -> int:
         """Seconds that running requests may take after SIGTERM, 0 without an argument for it."""
         flag = self.engine.drain_flag if self.engine is not None else None
@@ -622,3 +635,13 @@ class EngineCommand:
     def connector(self) -> KvConnector | str | None:
         """The connector of the KV cache; see `KvCache.connector`."""
         return self.engine.kv_cache.connector(self) if self.engine is not None else None
+
+
+def _adapter_name(value: str) -> str:
+    try:
+        module = parse_json(value)
+    except ValueError:
+        module = None
+    if isinstance(module, dict):
+        return str(module.get("name") or module.get("lora_name"))
+    return value.partition("=")[0]

@@ -230,7 +230,7 @@ def _find_advice(
 
 def _find_model_names(update: Update) -> Iterator[MixedPair]:
     """Yield pods that reject requests for a name that clients or the endpoint picker use."""
-    served = [_served_names(lws.command) for lws in update.before]
+    served = [lws.command.requestable_names for lws in update.before]
     rewritten = dict(_rewritten_names(update.objects))
     known = [names for names in served if names is not None]
     asked = {name: {name} for name in set.intersection(*known)} if known else {}
@@ -239,10 +239,8 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
     pods += [("old", old, new, rewritten) for old, new in update.new_engines()]
     for age, lws, other, requests in pods:
         parts, engine = f"clients with {age} {lws.role} pods", lws.command.engine
-        names, is_same = (
-            _served_names(lws.command),
-            lws.command.arguments == other.command.arguments,
-        )
+        names = lws.command.requestable_names
+        is_same = lws.command.arguments == other.command.arguments
         if engine is None or not engine.rejects_unknown_models or is_same:
             continue
         if names is None:
@@ -258,11 +256,6 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
                 "the old one",
                 engine.api_source,
             )
-
-
-def _served_names(command: EngineCommand) -> set[str] | None:
-    names = command.requestable_names
-    return None if names is None else set(names)
 
 
 def _rewritten_names(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, set[str]]]:

@@ -153,7 +153,7 @@ def _describe_new_defaults(change: Change) -> Iterator[str]:
     images = (field for field in fields if field.path.endswith(".image") and field.old)
     for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
         if new in defaults:
-            yield f"{old} -> {new} is the library's default; `edition` keeps the defaults of a time"
+            yield f"{old} -> {new} is the library's default; set `edition` to keep older ones"
 
 
 def _by_service(objects: Objects) -> dict[Service, list[Manifest]]:
