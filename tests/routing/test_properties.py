@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import examples
-from samples import Manifest
-from strategies import plans, types
+from samples import Manifest, plan_of
+from strategies import plans, services, types
 
+from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -99,8 +100,10 @@ def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject)
 @examples(0.5)
 @given(st.data())
 def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
-    one, other = data.draw(routed_plans(pairs)), data.draw(routed_plans())
-    assume(one.service != other.service)
+    one, neighbor = data.draw(routed_plans(pairs)), data.draw(services(routed=True))
+    neighbor["metadata"]["name"] = one.service + "-x"
+    other = plan_of(neighbor)
+    assume(not errors(other.findings))
     for mine, theirs in itertools.permutations((one, other)):
         for each in render(mine):
             selected = {
