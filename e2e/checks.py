@@ -1,7 +1,4 @@
-"""What the tests demand of real objects. Each raises AssertionError with all that is wrong.
-
-They are functions, so that the negative control can show that they notice a broken builder.
-"""
+"""What the tests demand of real objects. Each raises AssertionError with all that is wrong."""
 
 from __future__ import annotations
 
@@ -182,26 +179,6 @@ def _subdomain(role: RolePlan, planned: LwsPlan, group: int) -> str:
     network = role.args.network_config
     unique = network is not None and network.subdomain_policy.value == "UniquePerReplica"
     return f"{planned.name}-{group}" if unique else planned.name
-
-
-def leaders_precede_workers(pods: Pods, stateful_sets: Sequence[Object]) -> None:
-    """Demand that every worker was made after its leader, by whose StatefulSet it is owned."""
-    by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    wrong = []
-    for pod in pods:
-        leader = (
-            pod["metadata"].get("annotations", {}).get("leaderworkerset.sigs.k8s.io/leader-name")
-        )
-        if leader is None:
-            continue
-        (group,) = (each for each in stateful_sets if each["metadata"]["name"] == leader)
-        owner = group["metadata"]["ownerReferences"][0]
-        if owner["uid"] != by_name[leader]["metadata"]["uid"]:
-            wrong.append(f"{pod['metadata']['name']}: its group is owned by {owner['name']}")
-        made = [p["metadata"]["creationTimestamp"] for p in (by_name[leader], pod)]
-        if made != sorted(made):
-            wrong.append(f"{pod['metadata']['name']}: made before its leader, {made}")
-    _demand_none(wrong, "workers and leaders are out of order")
 
 
 def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Object
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 Change = Callable[[list[Object]], list[Object]]
 
@@ -18,11 +18,6 @@ def rejected(manifest: Object, message: str) -> None:
     """Demand that the library rejects this service, in words that match."""
     with pytest.raises(InvalidServiceError, match=message):
         inputs.objects_of(inputs.plan_of(manifest))
-
-
-def warned_of(manifest: Object, message: str) -> None:
-    warnings = [f for f in inputs.plan_of(manifest).findings if f.severity is Severity.WARNING]
-    assert any(message in str(warning) for warning in warnings), warnings
 
 
 def in_lws(edit: Callable[[Object], object]) -> Change:

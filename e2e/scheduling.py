@@ -13,7 +13,7 @@ import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,8 +28,6 @@ THREADS = 8
 MOST_PODS = 14
 MOST_PODS_OF_GROUPS = 20
 
-Change = Callable[[list[Object]], list[Object]]
-
 
 @dataclass(frozen=True)
 class Case:
@@ -38,7 +36,6 @@ class Case:
     title: str
     service: Object
     pools: tuple[NodePool, ...]
-    change: Change = list
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
@@ -120,7 +117,6 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
 
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
-        objects = cases[name].change(objects)
         grouped = plans[name].shape.groups is not None
         held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(

@@ -1,4 +1,4 @@
-"""What the other end-to-end tests build on: fake nodes and pods, and clusters that end."""
+"""Clusters and commands end, whatever ends their parent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e import objects
 from e2e.engine.project import Project
-from e2e.harness import ApiError, Cluster, Object
-from e2e.harness.pods import is_ready
-from e2e.harness.stages import BEHAVIOUR, CRASHING, FAILING, UNPULLABLE
+from e2e.harness import Cluster
 from e2e.inputs import ROOT
 
 CHILD = """
@@ -26,55 +23,6 @@ with Cluster(()) as cluster:
     print(cluster.directory, *pids, flush=True)
     {then}
 """
-
-
-def test_volcano_binds_whole_gangs(cluster: Cluster, namespace: str) -> None:
-    cluster.add_nodes(1)
-    cluster.apply(objects.gang("gang", pods=2, gpus=8), namespace=namespace)
-    cluster.settle()
-    assert cluster.bound(namespace) == []
-    cluster.add_nodes(1)
-    cluster.wait(lambda: len(cluster.bound(namespace)) == 2, message="both pods of the gang bound")
-
-
-def test_pods_follow_their_behaviour_annotation(cluster: Cluster, namespace: str) -> None:
-    cluster.add_nodes(1)
-    for name in (FAILING, CRASHING, UNPULLABLE):
-        pod = objects.pod(name, annotations={BEHAVIOUR: name})
-        cluster.apply([pod], namespace=namespace)
-    cluster.apply([objects.pod("ready")], namespace=namespace)
-
-    def read(name: str) -> Object:
-        return cluster.get("v1/Pod", name, namespace)
-
-    def waits_for(name: str) -> str | None:
-        (container,) = read(name)["status"].get("containerStatuses") or [{}]
-        reason: str | None = container.get("state", {}).get("waiting", {}).get("reason")
-        return reason
-
-    cluster.wait(lambda: is_ready(read("ready")))
-    cluster.wait(lambda: read(FAILING)["status"]["phase"] == "Failed")
-    cluster.wait(lambda: waits_for(CRASHING) == "CrashLoopBackOff")
-    cluster.wait(lambda: waits_for(UNPULLABLE) == "ImagePullBackOff")
-    crash = {"metadata": {"annotations": {BEHAVIOUR: CRASHING}}}
-    cluster.patch("v1/Pod", "ready", crash, namespace)
-    cluster.wait(lambda: not is_ready(read("ready")))
-
-
-def test_strict_validation_rejects_unknown_fields(cluster: Cluster, namespace: str) -> None:
-    group = objects.gang("gang", pods=1, gpus=1)[0]
-    group["spec"]["minMembers"] = 1
-    with pytest.raises(ApiError, match="minMembers"):
-        cluster.apply([group], namespace=namespace)
-    cluster.create(group, namespace=namespace, strict=False)
-
-
-@pytest.mark.parametrize("subject", ["someone", "system:serviceaccount:{namespace}:default"])
-def test_rbac_denies_what_was_not_granted(cluster: Cluster, namespace: str, subject: str) -> None:
-    other = cluster.client_for(subject.format(namespace=namespace))
-    with pytest.raises(ApiError, match="cannot list resource") as rejected:
-        other.pods(namespace)
-    assert rejected.value.status == 403
 
 
 def test_closed_cluster_leaves_no_programs_and_files() -> None:

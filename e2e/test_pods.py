@@ -73,7 +73,6 @@ def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]
 def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
     pods = pods_of(cluster, plan, namespace)
     checks.pods_are_as_planned(plan, namespace, pods)
-    checks.leaders_precede_workers(pods, cluster.list("apps/v1/StatefulSet", namespace))
     for replica in (each.name for role in plan.roles for each in role.replicas):
         # LWS_LEADER_ADDRESS is a name under this headless Service, which it has to have.
         (address,) = {
