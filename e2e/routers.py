@@ -63,9 +63,6 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-HOST = {"hostnames": ["svc.example.com"]}
-PARENT = {**HOST, "parentRefs": [{"name": "gateway", "namespace": "infra"}]}
-
 #: Set by the harness to ports and files of its own.
 _HARNESS_FLAGS = (
     "--pool-name",

@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import urllib3
 
 from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
-from e2e.routers import IMAGES, PARENT, generated_picker, objects_of, routed
+from e2e.routers import IMAGES, generated_picker, objects_of, routed
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
-STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
-
-
-@pytest.mark.proves("Pickers v1.2.1 and v1.5.0 serve with every strategy's configuration")
-@VERSIONS
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_pickers_serve_with_generated_configuration(
-    cluster: Cluster, namespace: str, version: str, strategy: str
-) -> None:
-    picker = {"image": IMAGES[version]}
-    objects = objects_of(routed(namespace, strategy=strategy, endpointPicker=picker))
-    _apply_for_picker(cluster, objects)
-    with generated_picker(cluster, version, objects) as running:
-        running.wait_serving()
-
-
-@pytest.mark.proves("Pickers see exactly the leaders of a service")
-@VERSIONS
-def test_pickers_see_exactly_the_leaders(cluster: Cluster, namespace: str, version: str) -> None:
-    cluster.add_nodes(1)
-    manifest = routed(namespace, endpointPicker={"image": IMAGES[version]}, httproute=PARENT)
-    manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 3}
-    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
-    objects = objects_of(manifest)
-    neighbour = objects_of(routed(namespace, name="svc-2"))
-    cluster.apply([*objects, *neighbour])
-    leaders = {"svc-inference-0-0", "svc-inference-1-0"}
-    # 2 x 3 of ours, 2 of the neighbour's, and two pickers.
-    cluster.wait(
-        lambda: len(cluster.ready(namespace)) == 10,
-        60,
-        lambda: cluster.pods(namespace),
-    )
-    # Metrics tell which pods the picker has: they are let be read for that alone.
-    with generated_picker(cluster, version, [_metrics_open(each) for each in objects]) as running:
-        running.wait_serving()
-        cluster.wait(lambda: running.ready_pods() == leaders, message=running.metrics)
 
 
 @pytest.mark.proves("Several picker replicas elect a leader with the generated Role")
@@ -93,16 +54,6 @@ def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
     cluster.apply(
         [manifest for manifest in objects if manifest["kind"] in (*kinds, "InferencePool")]
     )
-
-
-def _metrics_open(sent: Object) -> Object:
-    if sent["kind"] != "Deployment":
-        return sent
-    opened = copy.deepcopy(sent)
-    opened["spec"]["template"]["spec"]["containers"][0]["args"].append(
-        "--metrics-endpoint-auth=false"
-    )
-    return opened
 
 
 def _metrics_reader(namespace: str) -> list[Object]:

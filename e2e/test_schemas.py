@@ -87,33 +87,3 @@ def test_server_agrees_on_experimental_fields(
     experimental: Cluster, spec: dict[str, Any], *, accepted: bool
 ) -> None:
     assert (rejection(experimental, "HTTPRoute", spec) is None) == accepted
-
-
-@pytest.mark.parametrize(
-    ("fields", "output"),
-    [
-        ({"env": [{"name": "A"}, {"name": "A"}]}, "duplicate entries for key"),
-        (
-            {"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]},
-            "duplicate entries for key",
-        ),
-        ({"args": None}, "must be of type array"),
-        ({"resuorces": {}}, "field not declared in schema"),
-    ],
-)
-def test_leader_worker_set_is_stricter_than_pod(
-    cluster: Cluster, fields: dict[str, Any], output: str
-) -> None:
-    """Why they are rejected; a null is left out instead."""
-    container = {"name": "a", "image": "i", **fields}
-    manifest = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "x"},
-        "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": {
-            "spec": {"containers": [container]}}}},
-    }  # fmt: skip
-    with pytest.raises(ApiError) as rejected:
-        cluster.apply([manifest], namespace="default", dry_run=True)
-    assert output in str(rejected.value)
-    assert object_findings(manifest)

@@ -143,12 +143,3 @@ def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None
         ("roles[0].template", Severity.ERROR)
     ]
     assert "the integer value of priority (10) must not be provided" in rejected[0].message
-
-
-@pytest.mark.proves("No object or pod of the documents is rejected")
-@pytest.mark.parametrize("name", sorted(inputs.DOCUMENTS))
-def test_check_server_accepts_documents(cluster: Cluster, namespace: str, name: str) -> None:
-    plan = inputs.plan_of(inputs.DOCUMENTS[name])
-    api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = check_on_api_server(api, [plan.in_namespace(namespace)], seconds=60)
-    assert [each for each in found if each.severity is Severity.ERROR] == []

@@ -9,7 +9,7 @@ import pytest
 from e2e import inputs, routers
 from e2e.engine.gateway import GatewayStandIn
 from e2e.harness import Cluster, Object
-from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW, UNPULLABLE
+from e2e.harness.stages import SLOW, UNPULLABLE
 from e2e.live import LiveService
 from e2e.transcripts import FOLDER, Life
 
@@ -22,12 +22,6 @@ def behaving(manifest: Object, role: int, **annotations: str) -> Object:
     output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
     changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}
     return changed
-
-
-def test_behaviour_keys_match_stages() -> None:
-    changed = behaving(inputs.service("svc", inputs.role("a", "worker")), 0, behaviour="", delay="")
-    annotations = changed["spec"]["roles"][0]["template"]["metadata"]["annotations"]
-    assert set(annotations) == {BEHAVIOUR, DELAY}
 
 
 def update(service: LiveService, manifest: Object, *names: str) -> None:
