@@ -42,8 +42,8 @@ CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
 class Cluster(Lifetime, Client):
     """A running cluster: a client in the name of its administrator, and its life.
 
-    Use it as a context manager. Leaving the context ends every program by its process id; a
-    watchdog does so if this process is killed.
+    Use it as a context manager. Leaving the context ends every program by its process id; the
+    kernel does so if this process is killed.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Cluster(Lifetime, Client):
             super().__init__(
                 self._plane.server, certificates.authority, self._plane.tokens["admin"]
             )
-            self.programs = Programs(self._log_directory(), remove=[self.directory])
+            self.programs = Programs(self._log_directory())
             stack.enter_context(self.programs)
             self._start()
             self._stack = stack.pop_all()  # all went well: what was begun ends with close()

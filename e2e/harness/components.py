@@ -191,7 +191,9 @@ def _with_metrics_certificate(directory: Path) -> list[str | Path]:
     The path is in no setting of Kueue, so the program gets an /etc of its own.
     """
     there = "/etc/kueue/metrics"
-    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; exec "$@"'
+    # Said again: with new rights the kernel forgets it.
+    run = 'exec setpriv --pdeathsig=KILL "$@"'
+    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; {run}'
     return ["unshare", "--mount", "--map-root-user", "sh", "-ec", script, directory]
 
 
