@@ -224,7 +224,7 @@ def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) ->
             continue
         pools = _random_pools(dice, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
-        title = f"{seed}/{len(cases)} {_shape(service)} on {nodes or 'nothing'}"
+        title = f"{seed}/{len(cases)} {service['spec']} on {nodes or 'nothing'}"
         cases.append(Case(title, service, pools))
     return cases
 
@@ -268,16 +268,3 @@ def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...
         pools.append(NodePool(count, room))
         wanted -= count * (room // largest) * largest
     return tuple(pools)
-
-
-def _shape(service: Object) -> str:
-    roles = [
-        f"{r['name']} {r['replicas']}x{r.get('multinode', {}).get('nodeCount', 1)}"
-        for r in service["spec"]["roles"]
-    ]
-    strategy = service["spec"].get("schedulingStrategy", {})
-    minimum = strategy.get("gangPolicy", {}).get("minRoleReplicas")
-    layout = service["spec"].get("layout", "PerReplica")
-    if "groups" in service["spec"]:
-        layout += f", {service['spec']['groups']} groups"
-    return f"{layout}: {', '.join(roles)}; minimum {minimum or 'all'}"

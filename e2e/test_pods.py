@@ -27,8 +27,6 @@ STORIES = {
 }
 """The documents' stories, and the pods that clients are to reach."""
 
-ROUTED = sorted(inputs.DOCUMENTS.keys() - STORIES.keys())
-
 VARIANTS: dict[str, Object] = {
     "shared-subdomain": {"networkConfig": {"subdomainPolicy": "Shared"}},
     "unique-subdomain": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
@@ -115,16 +113,6 @@ def test_service_selects_serving_leaders(
         pods_of(cluster, plan, "stories")
     service = cluster.get("v1/Service", stories[story].service, "stories")
     checks.selector_finds(service, cluster.pods("stories"), serving)
-
-
-@pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of the routing document")
-@pytest.mark.parametrize("name", ROUTED)
-def test_pods_behind_router_match_plan(cluster: Cluster, namespace: str, name: str) -> None:
-    plan = inputs.plan_of(inputs.DOCUMENTS[name])
-    sent = ("ServiceAccount", "PodGroup", "LeaderWorkerSet")
-    objects = [each for each in inputs.objects_of(plan) if each["kind"] in sent]
-    cluster.apply(inputs.with_namespace(objects, namespace))
-    assert_pods(cluster, plan, namespace)
 
 
 @pytest.mark.proves("The same with separate leader and worker templates, subdomains and subgroups")

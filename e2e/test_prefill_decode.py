@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 import urllib3
 
-from e2e.disaggregated import NIXL, await_leaders, disaggregated, lws_named, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.harness.stages import BEHAVIOUR
-from e2e.routers import generated_picker
+from e2e.routers import NIXL, await_leaders, disaggregated, generated_picker, lws_named, started
 from e2e.strategies.engine import Engine
 
 LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"

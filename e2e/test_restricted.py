@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
-from e2e.routers import objects_of, only, routed
+from e2e.routers import RESTRICTED_CONTAINER, disaggregated, objects_of, only, routed
 
 ROUTERS: dict[str, dict[str, Any]] = {
     "one replica": {},

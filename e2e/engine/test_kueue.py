@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.catalog import tool
 from e2e.engine.project import CommandResult
 from e2e.engine.services import SETS, TWO_NODES, Stack, role
-from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster
-from e2e.test_kueue import QUEUE, open_queue
+from e2e.harness import Cluster
+from e2e.test_kueue import QUEUE, open_queue, queues
+
+__all__ = ["queues"]
 
 BACKEND: dict[str, Any] = {
     "schedulingStrategy": {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
 }
 #: For updates that are to fail.
 SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s"}}
-
-
-@pytest.fixture(scope="module")
-def queues() -> Iterator[Cluster]:
-    if not tool("kueue").is_built:
-        pytest.skip("Kueue is not built: python -m e2e.build_tools --only kueue")
-    with Cluster({LWS, KUBE_SCHEDULER, KWOK, KUEUE}) as started:
-        yield started
 
 
 def lines(result: CommandResult) -> list[str]:

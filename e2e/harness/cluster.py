@@ -28,7 +28,6 @@ from e2e.harness.control_plane import (
     start_controller_manager,
     start_etcd,
 )
-from e2e.harness.nodes import node
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
 from e2e.harness.resources import Object
@@ -293,7 +292,7 @@ class Cluster(Lifetime, Client):
     ) -> list[str]:
         """Add ready nodes with that many accelerators each; return their names."""
         names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
-        made = [node(name, gpus, accelerator, labels or {}, taints) for name in names]
+        made = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.create, made))
         return names
@@ -313,3 +312,36 @@ class Cluster(Lifetime, Client):
                 if pod["spec"].get("nodeName") in gone:
                     meta = pod["metadata"]
                     self.delete("v1/Pod", meta["name"], meta["namespace"], now=True)
+
+
+def _node(
+    name: str,
+    gpus: int,
+    accelerator: str,
+    labels: Mapping[str, str],
+    taints: Sequence[Mapping[str, str]],
+) -> Object:
+    """Build a fake node that is ready and has plenty of everything but accelerators."""
+    resources = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "10Ti", "pods": "110"}
+    if gpus:
+        resources[accelerator] = str(gpus)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                **labels,
+            },
+        },
+        "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "phase": "Running",
+        },
+    }

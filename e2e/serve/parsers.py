@@ -81,7 +81,6 @@ class CommandLine:
 class Answers:
     """What a release says."""
 
-    options: list[dict[str, Any]]
     metrics: list[str]
     errors: Mapping[CommandLine, str]
 
@@ -103,9 +102,7 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     if done.returncode != 0:
         raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
     output = json.loads(done.stdout.splitlines()[-1])
-    return Answers(
-        output["options"], output["metrics"], dict(zip(lines, output["errors"], strict=True))
-    )
+    return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
 # Command lines that `check` accepts.

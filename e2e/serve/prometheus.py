@@ -19,10 +19,10 @@ from typing import Any
 import urllib3
 import yaml
 
+from e2e.engine.services import watched
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.repeated import repeated
 
 PROGRAM = "prometheus"
 INTERVAL = "2s"
@@ -93,8 +93,8 @@ class Prometheus:
             file.write_text(json.dumps(listed), encoding="utf-8")
             file.replace(self._targets[kind])
 
-    def discovering(self) -> AbstractContextManager[None]:
-        return repeated(self.discover, 1)
+    def discovering(self) -> AbstractContextManager[list[None]]:
+        return watched(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
         """The values of an expression's series that are numbers."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.disaggregated import disaggregated
 from e2e.harness import Cluster, Object
+from e2e.routers import disaggregated
 from e2e.strategies.fleet import Fleet
 
 REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
