@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,33 +38,9 @@ DRAWN = 300
 PROGRAM = Path(__file__).with_name("parse_arguments.py")
 VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
-CONFIG = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "torch_dtype": "bfloat16",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "head_dim": 128,
-    # What tests split is divisible by every number up to ten.
-    "num_attention_heads": 5040,
-    "num_key_value_heads": 5040,
-    "num_experts": 5040,
-    "num_hidden_layers": 240,
-    "num_experts_per_tok": 8,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "norm_topk_prob": True,
-    "max_position_embeddings": 32768,
-    "vocab_size": 1024,
-    "rope_theta": 1000000,
-    "rms_norm_eps": 1e-06,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-"""A model of experts, that has all that arguments ask for, and no weights."""
+CONFIG = Path(__file__).with_name("experts_config.json")
+"""A model of experts, that has all that arguments ask for, and no weights. What tests split is
+divisible by every number up to ten."""
 
 
 @dataclass(frozen=True, order=True)
@@ -91,7 +68,7 @@ class Answers:
 
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+        shutil.copyfile(CONFIG, Path(scratch) / "config.json")
         asked = [{"serve": line.serve, "words": line.words} for line in lines]
         done = subprocess.run(
             [str(engine.python), "-P", str(PROGRAM)],
