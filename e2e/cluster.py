@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from e2e.harness import COMPONENTS, Cluster
+from e2e.harness import Cluster
 from e2e.harness.stages import BEHAVIOUR
 
 
@@ -18,16 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--nodes", default="10x8", type=_nodes, metavar="COUNTxGPUS", help="default: 10x8"
     )
-    parser.add_argument(
-        "--without", nargs="+", default=(), metavar="NAME", choices=sorted(COMPONENTS)
-    )
     args = parser.parse_args(argv)
     count, gpus = args.nodes
     # Like Ctrl-C: the context manager below ends everything.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print("starting ...", flush=True)
-        with Cluster(COMPONENTS - set(args.without)) as cluster:
+        with Cluster() as cluster:
             cluster.add_nodes(count, gpus)
             print(_welcome(cluster, count, gpus), flush=True)
             while True:

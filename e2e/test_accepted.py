@@ -7,7 +7,7 @@ Each row of CLAIMS renders objects. Every field and option is in one of the draw
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -20,19 +20,8 @@ from fusioninfer_pulumi import loads, plan_service, render
 from fusioninfer_pulumi.checks.server_dry_run import dry_run_objects, list_dry_run_objects
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from importers.tests import kthena_samples as samples
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
-from importers.tests.modelplane_samples import (
-    cache,
-    cached,
-    engine,
-    member,
-    model_service,
-    paired,
-    released,
-    template,
-)
 from tests.page_blocks import blocks
 
 Build = Callable[[], list[ServicePlan]]
@@ -80,65 +69,7 @@ def is_native(plan: ServicePlan) -> bool:
     return any(each["apiVersion"] == NATIVE for each in render(plan))
 
 
-# Kthena
-PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
-PACE = {
-    "scaleUp": {"stablePolicy": {"instances": 2, "period": "30s", "selectPolicy": "And"}},
-    "scaleDown": {"instances": 0, "percent": 0, "stabilizationWindow": "10m"},
-}
-SCALED = {
-    "prefill": {"minReplicas": 1, "maxReplicas": 3},
-    "decode": {"minReplicas": 2, "maxReplicas": 6},
-}
-QUERIED = {
-    name: {**bounds, "metricSources": {"waiting": {"prometheus": PROMETHEUS}}}
-    for name, bounds in SCALED.items()
-}
-PAIR = samples.serving(samples.role("prefill", replicas=1), samples.role("decode", replicas=2))
-
-
-def kthena_policy(roles: Mapping[str, Any]) -> Object:
-    return samples.policy(disaggregatedTarget=samples.scaled(dict(roles)), behavior=PACE)
-
-
-WEIGHTS = ({"modelServerName": "srv", "weight": 90}, {"modelServerName": "new", "weight": 10})
-WEIGHTED = (
-    samples.serving(),
-    samples.serving(name="next"),
-    samples.server(),
-    samples.server("new", {"modelserving.volcano.sh/name": "next"}),
-    samples.route(samples.rule(*WEIGHTS), parentRefs=[{"name": "gateway"}]),
-)
-SERVE = ["vllm", "serve", "/mnt/models"]
-NAMED = "--served-model-name=m"
-
-
-def modelplane_gang() -> Object:
-    """A Leader and a Worker whose commands name the path of the cache."""
-    own = template(NAMED, command=SERVE)
-    for container in own["spec"]["containers"]:
-        container["args"] = [NAMED]
-    members = member("Leader", template=own), member("Worker", template=own, worker={"nodes": 1})
-    return released(engine("main", *members), modelCacheRef={"name": "cache"})
-
-
-def modelplane_phases() -> Object:
-    """Prefill and decode on one cache."""
-    document = paired(modelCacheRef={"name": "cache"})
-    for its in document["spec"]["template"]["spec"]["engines"]:
-        (container,) = its["members"][0]["template"]["spec"]["containers"]
-        container["args"] = [NAMED, "--model=/mnt/models"]
-    return document
-
-
-MODELPLANE = {
-    "one pod": cached(NAMED, command=SERVE, replicas=2),
-    "a gang": modelplane_gang(),
-    "prefill and decode": modelplane_phases(),
-}
-
 PAGE = inputs.ROOT / "docs" / "operations.md"
-CACHED = (cache(authSecret={"name": "hub"}, revision="v1"), model_service())
 STORIES = {
     name: yaml.safe_load(path.read_text(encoding="utf-8"))
     for name, path in inputs.DOCUMENTS.items()
@@ -162,17 +93,6 @@ CLAIMS: dict[str, dict[str, Build]] = {
     "KServe's documented manifests are accepted unchanged": {
         name: manifests(document)
         for name, document in {**acceptable(), "edited presets": edited()}.items()
-    },
-    "Kthena's autoscaled services are accepted unchanged": {
-        "pods": manifests(PAIR, kthena_policy(SCALED)),
-        "queries": manifests(PAIR, kthena_policy(QUERIED)),
-        "tolerance": manifests(samples.serving(), samples.policy(tolerancePercent=5)),
-    },
-    "Services of a weighted Kthena ModelRoute are accepted unchanged": {
-        "weights": manifests(*WEIGHTED),
-    },
-    "Modelplane deployments with cache and ModelService are accepted unchanged": {
-        name: manifests(deployment, *CACHED) for name, deployment in MODELPLANE.items()
     },
 }
 

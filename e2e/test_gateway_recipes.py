@@ -106,19 +106,3 @@ def test_objects_for_gateways_are_accepted(
     for each in inputs.with_namespace(sent, namespace):
         (stored,) = cluster.apply([each], dry_run=True)
         checks.stored_is_what_was_sent(each, stored)
-    if name != "envoy-gateway" and file:
-        targets = set(attachable(rendered(name)))
-        for policy in sent:
-            for target in policy["spec"]["targetRefs"]:
-                assert target["group"] == "gateway.networking.k8s.io"
-                assert (target["kind"], policy["metadata"]["namespace"], target["name"]) in targets
-
-
-def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
-    """Kind, namespace and name of each rendered HTTPRoute and of the Gateways that it names."""
-    for route in objects:
-        if route["kind"] == "HTTPRoute":
-            namespace = route["metadata"]["namespace"]
-            yield "HTTPRoute", namespace, route["metadata"]["name"]
-            for parent in route["spec"]["parentRefs"]:
-                yield "Gateway", parent.get("namespace", namespace), parent["name"]

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from e2e.engine.project import Project
-from e2e.harness import Cluster
 from e2e.inputs import ROOT
 
 CHILD = """
@@ -24,13 +23,6 @@ with Cluster(()) as cluster:
     print(cluster.directory, *pids, flush=True)
     {then}
 """
-
-
-def test_closed_cluster_leaves_no_programs_and_files() -> None:
-    with Cluster(components=()) as cluster:
-        pids = [program.pid for program in cluster.programs.running.values()]
-        assert len(pids) == 3
-    assert_gone(cluster.directory, pids)
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,6 @@ def test_replica_stays_below_one_switch(topology: Cluster) -> None:
 @pytest.mark.proves("Two serving groups with a hard groupPolicy use separate switches")
 def test_groups_use_separate_switches(topology: Cluster) -> None:
     grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
-    for role in grouped["spec"]["roles"]:
-        limits = role["template"]["spec"]["containers"][0]["resources"]["limits"]
-        limits["nvidia.com/gpu"] = "8"
     grouped["spec"]["groups"] = 3
     placed = _bound(topology, grouped)
     switches = _switches(topology)

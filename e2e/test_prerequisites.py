@@ -11,15 +11,11 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi import load, loads, plan_service
+from fusioninfer_pulumi import loads, plan_service
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-
-ROOT = Path(__file__).parent.parent
-STORIES = ROOT / "tests" / "fixtures" / "inputs"
-CONFIG = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +23,6 @@ def bare() -> Iterator[Cluster]:
     """An API server with all kinds and nobody who acts on them."""
     with Cluster(components=()) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def plans() -> list[ServicePlan]:
-    """The design documents' services with a router, and with a gang."""
-    paths = sorted(STORIES.glob("fusioninfer-story-*.yaml"))
-    found = [plan_service(args) for path in paths for args in load(path)]
-    found += [
-        plan_service(args)
-        for args in load(ROOT / "examples/qwen-monolithic/inference-service.yaml")
-    ]
-    return found
 
 
 CLASS = "gpu.example.com"
@@ -74,41 +58,14 @@ Check = Callable[..., list[str]]
 
 
 @pytest.fixture
-def checked(bare: Cluster, plans: list[ServicePlan]) -> Check:
-    def checking(*services: ServicePlan, kubeconfig: str | Path = bare.kubeconfig) -> list[str]:
-        api = KubernetesApi(str(kubeconfig), None)
+def checked(bare: Cluster) -> Check:
+    def checking(service: ServicePlan) -> list[str]:
+        api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
-        found = Prerequisites(api, services or plans, namespaces).findings()
+        found = Prerequisites(api, [service], namespaces).findings()
         return [str(finding) for finding in found]
 
     return checking
-
-
-def deployment(image: str) -> Object:
-    name = image.rpartition("/")[2].partition(":")[0]
-    pod = {"metadata": {"labels": {"app": name}},
-           "spec": {"containers": [{"name": "main", "image": image}]}}  # fmt: skip
-    spec = {"selector": {"matchLabels": {"app": name}}, "replicas": 0, "template": pod}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-
-
-def test_cluster_with_all_prerequisites_passes(bare: Cluster, plans: list[ServicePlan]) -> None:
-    namespace = bare.new_namespace()
-    images = ("registry.k8s.io/lws/lws:v0.9.0", "docker.io/volcanosh/vc-scheduler:v1.14.1")
-    configuration = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "lws-manager-config"},
-        "data": {"controller_manager_config.yaml": CONFIG},
-    }
-    bare.apply([*map(deployment, images), configuration], namespace=namespace)
-    api = KubernetesApi(str(bare.kubeconfig), None)
-    prerequisites = Prerequisites(api, plans, {"LeaderWorkerSet": namespace, "Volcano": namespace})
-    assert list(prerequisites.findings()) == []
-    assert prerequisites.releases.items() >= {
-        "LeaderWorkerSet": (0, 9, 0), "Volcano": (1, 14, 1)
-    }.items()  # fmt: skip
-    assert not api.unread
 
 
 @pytest.mark.proves("`plan --cluster` warns of a ResourceQuota that the API server then enforces")

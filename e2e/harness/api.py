@@ -84,20 +84,6 @@ class Client:
         Raises:
             ApiError: If the server rejects.
         """
-        decoded: Object = json.loads(self._send(method, path, body, params, headers))
-        return decoded
-
-    def text(self, path: str) -> str:
-        return self._send("GET", path, None, None, None).decode()
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-    ) -> bytes:
         sent = {**self._pool.headers, "Content-Type": "application/json", **(headers or {})}
         url = f"{self.server}{path}"
         if params:
@@ -110,7 +96,8 @@ class Client:
             except ValueError:
                 rejection = {"message": answer.data.decode(errors="replace")}
             raise ApiError(answer.status, rejection)
-        return answer.data
+        decoded: Object = json.loads(answer.data)
+        return decoded
 
     def resource(self, kind: str) -> Resource:
         """Where the objects of a kind are; LookupError if the server has no such kind."""

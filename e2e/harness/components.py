@@ -7,7 +7,6 @@ that they come up side by side.
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,22 +30,7 @@ POD_ADDRESSES = "127.64.0.1/12"
 """Pods get loopback addresses: an endpoint picker that scrapes them talks to this machine only, and
 a test can put a real server there."""
 
-SCHEDULER_CONFIG: Object = {
-    "actions": "enqueue, allocate, backfill",
-    # Without proportion and capacity: they need the queue controller, which does not run here.
-    "tiers": [
-        {"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]},
-        {
-            "plugins": [
-                {"name": "overcommit"},
-                {"name": "drf"},
-                {"name": "predicates"},
-                {"name": "nodeorder"},
-                {"name": "binpack"},
-            ]
-        },
-    ],
-}
+SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
 
 Ready = Callable[[], None]
 
@@ -120,12 +104,12 @@ def start_volcano(
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
-    more = {"plugins": [{"name": name} for name in plugins]}
-    tiers = [*copy.deepcopy(SCHEDULER_CONFIG["tiers"]), *([more] if plugins else [])]
-    for plugin in (each for tier in tiers for each in tier["plugins"]):
+    config = yaml.safe_load(SCHEDULER_CONFIG.read_text(encoding="utf-8"))
+    if plugins:
+        config["tiers"].append({"plugins": [{"name": name} for name in plugins]})
+    for plugin in (each for tier in config["tiers"] for each in tier["plugins"]):
         if arguments is not None and plugin["name"] in arguments:
             plugin["arguments"] = dict(arguments[plugin["name"]])
-    config = {**SCHEDULER_CONFIG, "tiers": tiers}
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     started = programs.start(
         "volcano",
