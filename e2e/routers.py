@@ -186,7 +186,6 @@ def disaggregated(
     prefill: dict[str, Any] | None = None,
     decode: dict[str, Any] | None = None,
     container: dict[str, Any] | None = None,
-    pod: dict[str, Any] | None = None,
     **router: Any,
 ) -> Object:
     """A service of two prefill and two decode replicas, without a gang."""
@@ -197,7 +196,7 @@ def disaggregated(
         "resources": {"requests": {"cpu": "1"}},
         **(container or {}),
     }
-    template = {"spec": {"containers": [engine], **(pod or {})}}
+    template = {"spec": {"containers": [engine]}}
 
     def serving(name: str, component_type: str, more: dict[str, Any] | None) -> Object:
         built = {"name": name, "componentType": component_type, "replicas": 2}

@@ -60,19 +60,13 @@ def kinds(cluster: Cluster) -> Iterator[None]:
         for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
         if crd and crd["spec"]["names"]["kind"] in KINDS
     ]
-    cluster.apply(crds)
+    cluster.install_kinds(crds)
 
     def served() -> bool:
         try:
             for crd in crds:
-                group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
-                for version in crd["spec"]["versions"]:
-                    cluster.list(f"{group}/{version['name']}/{kind}")
-        except LookupError:  # discovery and storage are ready later than the condition Established
-            return False
-        except ApiError as rejection:
-            if rejection.status not in (404, 429):
-                raise
+                cluster.list(crd["spec"]["names"]["kind"])
+        except (ApiError, LookupError):  # discovery and storage are ready later
             return False
         return True
 

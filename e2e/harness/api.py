@@ -22,7 +22,8 @@ from e2e.harness.resources import Discovery, Object, Resource
 Objects = list[Object]
 T = TypeVar("T")
 
-FIELD_MANAGER = "fusioninfer-e2e"
+STRICT = {"fieldManager": "fusioninfer-e2e", "fieldValidation": "Strict"}
+DRY_RUN = {"dryRun": "All"}
 POLL_SECONDS = 0.1
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -108,40 +109,32 @@ class Client:
         manifests: Iterable[Mapping[str, Any]],
         *,
         namespace: str | None = None,
-        strict: bool = True,
         dry_run: bool = False,
     ) -> Objects:
         """Server-side apply, in order; return the objects as the server stores them.
 
         Args:
-            manifests: Whole objects.
+            manifests: Whole objects; fields that the server does not know are rejected.
             namespace: For those that name none and belong in one.
-            strict: Reject fields that the server does not know instead of dropping them.
             dry_run: Go through validation, webhooks and defaults, and store nothing.
         """
-        params = {"force": "true", **_write_params(strict=strict, dry_run=dry_run)}
         return [
             self.request(
                 "PATCH",
                 self._path_of(manifest, namespace, named=True),
                 manifest,
-                params=params,
+                params={**STRICT, "force": "true", **(DRY_RUN if dry_run else {})},
                 headers={"Content-Type": PATCH_TYPES["apply"]},
             )
             for manifest in manifests
         ]
 
     def create(
-        self,
-        manifest: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        strict: bool = True,
-        dry_run: bool = False,
+        self, manifest: Mapping[str, Any], *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
         """Create one object; its name may be a generateName."""
-        params = _write_params(strict=strict, dry_run=dry_run)
         path = self._path_of(manifest, namespace, named=False)
+        params = {**STRICT, **(DRY_RUN if dry_run else {})}
         return self.request("POST", path, manifest, params=params)
 
     def _path_of(self, manifest: Mapping[str, Any], namespace: str | None, *, named: bool) -> str:
@@ -190,21 +183,15 @@ class Client:
             "PATCH",
             self.resource(kind).path(name, namespace, subresource),
             patch,
-            params={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
+            params=STRICT,
             headers={"Content-Type": PATCH_TYPES[patch_type]},
         )
 
     def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: str = "Background",
-        now: bool = False,
+        self, kind: str, name: str, namespace: str | None = None, *, now: bool = False
     ) -> None:
         """Delete one object if it is there; `now` leaves it no grace period."""
-        options: Object = {"propagationPolicy": propagation}
+        options: Object = {"propagationPolicy": "Background"}
         if now:
             options["gracePeriodSeconds"] = 0
         try:
@@ -264,8 +251,3 @@ def _json(body: Any) -> bytes:
     """
     text = json.dumps(body, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
-
-
-def _write_params(*, strict: bool, dry_run: bool) -> dict[str, str]:
-    params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
-    return {**params, "dryRun": "All"} if dry_run else params

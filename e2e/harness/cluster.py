@@ -49,7 +49,6 @@ class Cluster(Lifetime, Client):
         self,
         components: Collection[str] = parts.COMPONENTS,
         *,
-        schedule_period: str = "200ms",
         lws: str = "lws-0.9",
         kubernetes: str = "kubernetes",
         plugins: Sequence[str] = (),
@@ -62,7 +61,6 @@ class Cluster(Lifetime, Client):
         Args:
             components: Which of COMPONENTS, and Kueue, to start with etcd, API server and
                 controllers.
-            schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
             kubernetes: Which Kubernetes of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler in addition to the usual ones.
@@ -76,7 +74,6 @@ class Cluster(Lifetime, Client):
             raise ValueError(f"no components {sorted(unknown)}: {sorted(known)}")
         self.components = frozenset(components)
         self.startup_seconds = 0.0
-        self._schedule_period = schedule_period
         self._lws = lws
         self._kubernetes = kubernetes
         self._plugins = tuple(plugins)
@@ -149,10 +146,10 @@ class Cluster(Lifetime, Client):
             ports = self._take_ports(2)
             waits.append(parts.start_lws(programs, plane, self, ports, self._lws))
         if parts.VOLCANO in self.components:
-            ports, period = self._take_ports(2), self._schedule_period
+            ports = self._take_ports(2)
             self._volcano_metrics = ports[1]
             started = parts.start_volcano(
-                programs, plane, self, ports, period, self._plugins, self._arguments
+                programs, plane, self, ports, self._plugins, self._arguments
             )
             waits.append(started)
         if parts.KUEUE in self.components:

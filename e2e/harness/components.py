@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,9 @@ POD_ADDRESSES = "127.64.0.1/12"
 a test can put a real server there."""
 
 SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
+
+KUEUE_GROUPS = frozenset({"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"})
+"""API groups of the webhooks that are registered."""
 
 Ready = Callable[[], None]
 
@@ -93,7 +96,6 @@ def start_volcano(
     plane: ControlPlane,
     api: Client,
     ports: list[int],
-    period: str,
     plugins: Sequence[str] = (),
     arguments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Ready:
@@ -117,7 +119,7 @@ def start_volcano(
             program("volcano", "vc-scheduler"),
             f"--kubeconfig={plane.kubeconfig('volcano')}",
             f"--scheduler-conf={path}",
-            f"--schedule-period={period}",
+            "--schedule-period=200ms",
             "--scheduler-name=volcano",
             "--leader-elect=false",
             "--enable-healthz=true",
@@ -164,7 +166,7 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
     def ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
         wait_http(started, f"{url}/", authority=authority, accept=range(200, 500))
-        api.apply(_kueue_webhooks(url, authority.read_bytes()))
+        api.apply(_webhooks("kueue", url, authority.read_bytes(), KUEUE_GROUPS))
 
     return ready
 
@@ -194,25 +196,6 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
         if definition["spec"]["names"]["plural"] in converted:
             definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
     return documents
-
-
-def _kueue_webhooks(url: str, authority: bytes) -> list[Object]:
-    groups = {"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"}
-    (file,) = manifests("kueue", "webhooks")
-    documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    for configuration in documents:
-        configuration["metadata"]["name"] = f"kueue-{configuration['metadata']['name']}"
-        configuration["webhooks"] = [
-            {**webhook, "clientConfig": _on_loopback(webhook, url, authority)}
-            for webhook in configuration["webhooks"]
-            if groups & set(webhook["rules"][0]["apiGroups"])
-        ]
-    return documents
-
-
-def _on_loopback(webhook: Object, url: str, authority: bytes) -> Object:
-    path = webhook["clientConfig"]["service"]["path"]
-    return {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()}
 
 
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
@@ -260,20 +243,26 @@ def custom_resource_definitions(lws: str) -> list[Object]:
     return [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
 
 
-def _webhooks(tool: str, url: str, authority: bytes) -> list[Object]:
-    """Point the webhook configurations that LWS ships at the manager on this machine."""
+def _webhooks(
+    tool: str, url: str, authority: bytes, groups: Set[str] | None = None
+) -> list[Object]:
+    """Point the webhooks that a tool ships, all or those of some API groups, at its manager."""
     (file,) = manifests(tool, "webhooks")
     documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     configurations = [d for d in documents if d]
+    bundle = base64.b64encode(authority).decode()
     for configuration in configurations:
-        configuration["metadata"]["name"] = f"lws-{configuration['metadata']['name']}"
+        configuration["metadata"]["name"] = f"{tool}-{configuration['metadata']['name']}"
+        configuration["webhooks"] = [
+            each
+            for each in configuration["webhooks"]
+            if groups is None or groups & {*each["rules"][0]["apiGroups"]}
+        ]
         for webhook in configuration["webhooks"]:
-            webhook["clientConfig"] = _on_loopback(webhook, url, authority)
-            if webhook["rules"][0]["resources"] == ["pods"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
+            if groups is None and webhook["rules"][0]["resources"] == ["pods"]:
                 # What upstream's kustomization adds: without it the webhook sees every pod.
-                webhook["objectSelector"] = {
-                    "matchExpressions": [
-                        {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
-                    ]
-                }
+                name = {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
+                webhook["objectSelector"] = {"matchExpressions": [name]}
     return configurations
