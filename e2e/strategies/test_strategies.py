@@ -126,26 +126,6 @@ def sticks(picker: Chooser, prompt: str) -> bool:
 HOT = "Everybody asks this today: " * 10
 
 
-@pytest.mark.proves("scorers: a higher prefix-cache weight keeps a hot prefix despite a queue")
-@VERSIONS
-def test_heavy_prefix_weight_keeps_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(
-        version, strategy="prefix-cache", scorers={"prefix-cache": 3, "queue": 2}
-    ) as (picker):
-        home = warmed(fleet, picker)
-        fleet.load({home: Load(waiting=50)})
-        fleet.wait_scraped()
-        assert picker.picks(8, HOT) == {home: 8}, "3 x 1 + 2 x 0 against 3 x 0 + 2 x 1"
-        assert home not in picker.picks(30), "new prompts avoid the queue"
-
-
-def warmed(fleet: Fleet, picker: Chooser) -> str:
-    fleet.wait_scraped()
-    home = picker.warm(HOT)
-    assert picker.picks(8, HOT) == {home: 8}
-    return home
-
-
 RANKS = 3
 
 
