@@ -31,7 +31,6 @@ class BuildError(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build the tools named on the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e.build_tools", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[t.name for t in TOOLS])
     parser.add_argument("--list", action="store_true", help="say what there is and stop")

@@ -53,7 +53,9 @@ def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
             yield f"{at}: {len(sent)} items became {len(stored)}"
         for index, (one, other) in enumerate(zip(sent, stored, strict=False)):
             yield from _differences(f"{at}[{index}]", one, other)
-    elif sent != stored and not _same_amount(at, sent, stored):
+    elif at.endswith(".sizeLimit") and sent is not None:
+        yield from _amounts(at, {"": sent}, {"": stored})
+    elif sent != stored:
         yield f"{at}: {sent!r} became {stored!r}"
 
 
@@ -63,12 +65,6 @@ def _amounts(at: str, sent: Mapping[str, Any], stored: Mapping[str, Any]) -> Ite
     for name in sent.keys() & stored.keys():
         if quantity.parse(sent[name]) != quantity.parse(stored[name]):
             yield f"{at}[{name}]: {sent[name]!r} became {stored[name]!r}"
-
-
-def _same_amount(at: str, sent: Any, stored: Any) -> bool:
-    if not at.endswith(".sizeLimit"):
-        return False
-    return quantity.parse(sent) == quantity.parse(stored)
 
 
 def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:

@@ -13,7 +13,6 @@ from e2e.harness.stages import BEHAVIOUR
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start a cluster, say how to use it, and keep it until a signal."""
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description=__doc__)
     parser.add_argument(
         "--nodes", default="10x8", type=_nodes, metavar="COUNTxGPUS", help="default: 10x8"

@@ -13,6 +13,7 @@ import pickle
 import re
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,6 @@ RUNS_ON = {
 
 _SHARED = "verified"
 """Key under which a worker hands over its claims."""
-
-STATES = ("verified", "not verified", "skipped", "deselected")
 
 
 @dataclass
@@ -135,7 +134,6 @@ class Report:
             self.claims, self.selected, self.is_whole = pickle.loads(output[_SHARED])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the page, or compare a complete run with it."""
         if hasattr(self.config, "workeroutput"):
             shared = pickle.dumps((self.claims, self.selected, self.is_whole))
             self.config.workeroutput[_SHARED] = shared
@@ -175,10 +173,8 @@ class Report:
         return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not verified"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print how many claims passed."""
-        states = [self._state(claim) for claim in self.claims.values()]
-        counts = {state: states.count(state) for state in STATES}
-        summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        counts = Counter(self._state(claim) for claim in self.claims.values())
+        summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
         terminalreporter.write_line(f"claims of docs/verified.md: {summary or 'none'}")
         for problem in self.problems:
             terminalreporter.write_line(problem, red=True)

@@ -81,22 +81,16 @@ def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
         "args": ["--model", "m"],
         "resources": {"requests": {"cpu": "1"}},
     }
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "roles": [
-                {"name": "router", "componentType": "router", **copy.deepcopy(router)},
-                {
-                    "name": "inference",
-                    "componentType": "worker",
-                    "replicas": 2,
-                    "template": {"spec": {"containers": [container]}},
-                },
-            ]
-        },
+    picker = {"name": "router", "componentType": "router", **copy.deepcopy(router)}
+    serving = {
+        "name": "inference",
+        "componentType": "worker",
+        "replicas": 2,
+        "template": {"spec": {"containers": [container]}},
     }
+    made = inputs.service(name, picker, serving)
+    made["metadata"]["namespace"] = namespace
+    return made
 
 
 def objects_of(manifest: Object) -> list[Object]:
@@ -202,29 +196,20 @@ def disaggregated(
         built = {"name": name, "componentType": component_type, "replicas": 2}
         return {**built, "template": copy.deepcopy(template), **copy.deepcopy(more or {})}
 
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": "svc", "namespace": namespace},
-        "spec": {
-            "roles": [
-                {
-                    "name": "router",
-                    "componentType": "router",
-                    "strategy": "pd-disaggregation",
-                    "httproute": {"parentRefs": [{"name": "gateway"}]},
-                    **router,
-                },
-                serving("prefill", "prefiller", prefill),
-                serving("decode", "decoder", decode),
-            ],
-            "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
-        },
+    picker = {
+        "name": "router",
+        "componentType": "router",
+        "strategy": "pd-disaggregation",
+        "httproute": {"parentRefs": [{"name": "gateway"}]},
+        **router,
     }
+    roles = [serving("prefill", "prefiller", prefill), serving("decode", "decoder", decode)]
+    made = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
+    made["metadata"]["namespace"] = namespace
+    return made
 
 
 def lws_named(objects: list[Object], role: str) -> Object:
-    """The first LeaderWorkerSet of a role."""
     return next(
         manifest
         for manifest in objects
@@ -234,7 +219,6 @@ def lws_named(objects: list[Object], role: str) -> Object:
 
 
 def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
-    """Waits until so many leaders are ready."""
     cluster.wait(
         lambda: len(cluster.ready(namespace, LEADERS)) == count,
         60,

@@ -130,7 +130,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
         total = sum(plan.total_pods for plan in plans.values())
-        _wait_for_pods(cluster, namespace, total)
+        cluster.wait(lambda: _has_pods(cluster, namespace, total), 300, f"{total} pods")
         cluster.settle(5)  # the scheduler's own view has to have all pods and nodes, too
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
@@ -151,12 +151,9 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     ]
 
 
-def _wait_for_pods(cluster: Cluster, namespace: str, wanted: int) -> None:
-    def all_there() -> bool:
-        time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
-        return len(cluster.pods(namespace)) >= wanted
-
-    cluster.wait(all_there, 300, lambda: f"{len(cluster.pods(namespace))} of {wanted} pods")
+def _has_pods(cluster: Cluster, namespace: str, wanted: int) -> bool:
+    time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
+    return len(cluster.pods(namespace)) >= wanted
 
 
 def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
@@ -176,7 +173,6 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
 
 
 def on_own_nodes(service: Object, name: str) -> Object:
-    """The service under another name, with a node selector for the nodes of its case."""
     narrowed = copy.deepcopy(service)
     narrowed["metadata"]["name"] = name
     for role in narrowed["spec"]["roles"]:

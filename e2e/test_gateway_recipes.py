@@ -42,7 +42,6 @@ KINDS = frozenset(
 
 
 def rendered(implementation: str) -> list[Object]:
-    """The objects of the page's service behind another gateway."""
     (service,) = security_objects("qwen.yaml")
     service["spec"]["roles"][0]["gateway"]["implementation"] = implementation
     (args,) = load(service)
@@ -51,7 +50,6 @@ def rendered(implementation: str) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def kinds(cluster: Cluster) -> Iterator[None]:
-    """The kinds of all gateways whose CRDs are there."""
     crds = [
         crd
         for name in sorted(set(RECIPES.values()))

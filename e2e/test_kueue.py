@@ -30,7 +30,6 @@ IMAGE = "registry.example.com/engine:1"
 
 @pytest.fixture(scope="module")
 def queues() -> Iterator[Cluster]:
-    """A cluster with Kueue and Kubernetes' own scheduler, without Volcano."""
     if not tool("kueue").is_built:
         pytest.skip("Kueue is not built: python -m e2e.build_tools --only kueue")
     with Cluster({LWS, KUBE_SCHEDULER, KWOK, KUEUE}) as cluster:

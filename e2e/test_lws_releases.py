@@ -31,7 +31,6 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def installed(release: str) -> Iterator[Cluster]:
-    """A cluster with that release of LeaderWorkerSet, Kubernetes' own scheduler and Volcano's."""
     with Cluster({MANAGER, KUBE_SCHEDULER, VOLCANO, KWOK}, lws=release) as cluster:
         cluster.add_nodes(12, 8)
         yield cluster

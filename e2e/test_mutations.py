@@ -48,7 +48,6 @@ _FITTING: Mapping[str, Callable[[Manifest], bool]] = {
 
 @cache
 def own_rules() -> frozenset[str]:
-    """Ids of the rules about finished pods."""
     declared = {rule.id for rule in vars(resources).values() if isinstance(rule, Rule)}
     return frozenset(
         declared

@@ -58,7 +58,6 @@ VARIANTS: dict[str, Object] = {
 
 
 def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
-    """All pods of the service, once there are as many as planned."""
     selector = f"fusioninfer.io/service={plan.service}"
 
     def found() -> list[Object]:

@@ -117,7 +117,6 @@ def _groups_used(cluster: Cluster, namespace: str, picker: EndpointPicker) -> se
 
 
 def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
-    """Make the prefill pods of a group unready, for good."""
     for pod in leaders(cluster, namespace):
         labels = pod["metadata"]["labels"]
         if labels[GROUP] == group and labels[ROLE] == "prefill":

@@ -29,7 +29,6 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @pytest.fixture
 def restricted(cluster: Cluster, namespace: str) -> str:
-    """Return a namespace in which the API server rejects pods that are not `restricted`."""
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.patch("v1/Namespace", namespace, {"metadata": {"labels": enforced}})
     return namespace

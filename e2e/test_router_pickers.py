@@ -36,20 +36,21 @@ def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, versio
         _apply_for_picker(cluster, [*objects, *reader])
         with generated_picker(cluster, version, objects) as running:
             running.wait_serving()
-            token = _token(cluster, namespace, "scraper")
+            token = cluster.token_for(namespace, "scraper")
             answers = {
                 "scraper": _status_of_metrics(running.metrics_port, token),
                 "stranger": _status_of_metrics(running.metrics_port, None),
             }
         assert answers["scraper"] in asked, f"{mode}: {answers}"
         assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
-    cluster.delete("rbac.authorization.k8s.io/v1/ClusterRoleBinding", _reviewer(namespace))
+    cluster.delete(
+        "rbac.authorization.k8s.io/v1/ClusterRoleBinding", f"fusioninfer:{namespace}:svc-epp"
+    )
     for made in reader[1:]:
         cluster.delete(f"{made['apiVersion']}/{made['kind']}", made["metadata"]["name"])
 
 
 def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
-    """Applies what a picker needs and nothing else: its account, its rights and its pool."""
     kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "ClusterRole")
     cluster.apply(
         [manifest for manifest in objects if manifest["kind"] in (*kinds, "InferencePool")]
@@ -79,16 +80,6 @@ def _metrics_reader(namespace: str) -> list[Object]:
             "subjects": [account],
         },
     ]
-
-
-def _reviewer(namespace: str) -> str:
-    return f"fusioninfer:{namespace}:svc-epp"
-
-
-def _token(cluster: Cluster, namespace: str, account: str) -> str:
-    path = cluster.resource("v1/ServiceAccount").path(account, namespace, "token")
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(cluster.request("POST", path, request)["status"]["token"])
 
 
 def _status_of_metrics(port: int, token: str | None) -> int:

@@ -64,7 +64,6 @@ def other_scheduler() -> Object:
 
 
 def unplaceable(resources: Object) -> Object:
-    """Return the service with prefill pods of these resources that match no node."""
     manifest = prefill_decode()
     spec = manifest["spec"]["roles"][0]["template"]["spec"]
     spec["containers"][0]["resources"] = resources

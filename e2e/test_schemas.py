@@ -29,7 +29,6 @@ def test_tables_match_pinned_modules(tool: str) -> None:
 
 
 def rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
-    """Why the API server rejects an object of the Gateway API, None if it takes it."""
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert errors(object_findings(manifest)) == []

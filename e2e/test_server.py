@@ -52,7 +52,6 @@ def _applied(api: KubernetesApi, template: Object) -> Object:
 
 
 def answers(cluster: Cluster) -> dict[str, Object]:
-    """Answers of each sort, as the fast tests read them."""
     api = KubernetesApi(str(cluster.kubeconfig), None)
     nobody = KubernetesApi(
         str(cluster.kubeconfig_for("system:serviceaccount:default:default")), None
@@ -80,7 +79,6 @@ def test_recorded_answers_match_server(cluster: Cluster, request: pytest.Fixture
 
 
 def said(cluster: Cluster, manifest: Object) -> list[Finding]:
-    """What is said of a service, but for kinds that are not installed."""
     api = KubernetesApi(str(cluster.kubeconfig), None)
     (found,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
     return [finding for finding in found if finding.rule != "kind-not-installed"]

@@ -21,12 +21,6 @@ BACKEND: dict[str, Any] = {
 SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s"}}
 
 
-def lines(result: CommandResult) -> list[str]:
-    assert result.status != 0
-    said = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
-    return [line.removeprefix("error: ") for line in said]
-
-
 @pytest.mark.long
 @pytest.mark.proves(
     "A Kueue service is created, updated, limited by quota, repaired and scaled down",
@@ -49,7 +43,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     assert least["serve"] >= 1
     assert stack.images() == {"svc-serve-0": "2", "svc-serve-1": "2"}
 
-    result = lines(up("2", replicas=3, **SHORT))
+    result = up("2", replicas=3, **SHORT).diagnostics()
     (waits,) = [line for line in result if "LocalQueue" in line]
     assert waits.startswith(
         "LeaderWorkerSet svc-serve-2: waits in the LocalQueue of Kueue: couldn't assign flavors"
@@ -59,7 +53,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     up("2").assert_succeeded()
     assert stack.ready() == {"serve": 2}
 
-    result = lines(up("3", behaviour="unpullable", **SHORT))
+    result = up("3", behaviour="unpullable", **SHORT).diagnostics()
     assert any(
         line.startswith("pod svc-serve-")
         and "container engine: ImagePullBackOff" in line

@@ -100,6 +100,9 @@ class Client:
         decoded: Object = json.loads(answer.data)
         return decoded
 
+    def text(self, path: str) -> str:
+        return self._pool.request("GET", f"{self.server}{path}").data.decode()
+
     def resource(self, kind: str) -> Resource:
         """Where the objects of a kind are; LookupError if the server has no such kind."""
         return self._discovery.find(kind)
@@ -147,7 +150,6 @@ class Client:
         return resource.path(name, own_namespace)
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
-        """Read one object; ApiError 404 if it is not there."""
         return self.request("GET", self.resource(kind).path(name, namespace))
 
     def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
@@ -201,11 +203,9 @@ class Client:
                 raise
 
     def pods(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods of a namespace, sorted by name."""
         return self.list("v1/Pod", namespace, selector)
 
     def bound(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods that have a node."""
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
     def ready(self, namespace: str, selector: str | None = None) -> Objects:

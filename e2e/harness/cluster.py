@@ -84,7 +84,6 @@ class Cluster(Lifetime, Client):
         self._stack = ExitStack()
 
     def open(self) -> None:
-        """Start all programs."""
         started = time.monotonic()
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
@@ -273,9 +272,12 @@ class Cluster(Lifetime, Client):
         if not subject.startswith("system:serviceaccount:"):
             return self._plane.tokens["admin"], subject
         namespace, name = subject.split(":")[2:]
-        path = self.resource("v1/ServiceAccount").path(name, namespace, "token")
+        return self.token_for(namespace, name), None
+
+    def token_for(self, namespace: str, account: str) -> str:
+        path = self.resource("v1/ServiceAccount").path(account, namespace, "token")
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        return str(self.request("POST", path, request)["status"]["token"]), None
+        return str(self.request("POST", path, request)["status"]["token"])
 
     def add_nodes(
         self,

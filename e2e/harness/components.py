@@ -41,7 +41,6 @@ Ready = Callable[[], None]
 def _manager_config(
     plane: ControlPlane, name: str, api_version: str, ports: list[int], **more: Any
 ) -> Path:
-    """Write the configuration of a manager whose webhook and health listen on loopback."""
     webhook_port, health_port = ports
     config = {
         "apiVersion": api_version,
@@ -67,7 +66,6 @@ def _manager_config(
 def start_lws(
     programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
 ) -> Ready:
-    """Start the LeaderWorkerSet manager with its real webhooks on loopback."""
     webhook_port, health_port = ports
     path = _manager_config(plane, "lws", "config.lws.x-k8s.io/v1alpha1", ports)
     started = programs.start(
@@ -199,7 +197,6 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
 
 
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
-    """Start the default scheduler, for pods that are in no gang of Volcano."""
     started = programs.start(
         "kube-scheduler",
         plane.program(
@@ -215,7 +212,6 @@ def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
 
 
 def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
-    """Start kwok, which plays the kubelets of all nodes."""
     (port,) = ports
     stages = write_stages(plane.directory / "stages.yaml")
     started = programs.start(

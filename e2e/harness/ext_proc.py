@@ -66,7 +66,6 @@ class ExternalProcessor(Lifetime):
         *,
         timeout: float = TIMEOUT,
     ) -> Answer:
-        """Send one request."""
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
         steps = iter(_request(sent, path))
         return _answer(self._process(steps, timeout=timeout), bodyless=body is None)

@@ -27,7 +27,6 @@ NAMESPACE = "default"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start everything, say how to use it, and keep it until a signal."""
     parser = argparse.ArgumentParser(prog="python -m e2e.serve", description=__doc__)
     parser.add_argument("service", nargs="?", type=Path, default=EXAMPLE, metavar="FILE",
                         help="an InferenceService with a router")  # fmt: skip

@@ -61,7 +61,6 @@ def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed
 
 
 def apply_service(running: Serving, namespace: str, *roles: Object, **spec: Any) -> None:
-    """Apply a service of these roles, and wait until it serves."""
     objects = objects_of(service(namespace, *roles, **spec))
     running.apply(objects)
     wait_serving(running, objects, namespace)
@@ -75,7 +74,6 @@ def rendered(service: Path) -> list[Object]:
 
 
 def apply(serving: Serving, service: Path, namespace: str) -> None:
-    """Apply the rendered objects, and wait until their pods are ready."""
     objects = rendered(service)
     serving.apply(objects, namespace)
     wait_serving(serving, objects, namespace)

@@ -129,7 +129,6 @@ class Node:
         return self.cluster.programs.start(f"{name}-{self.name}", command)
 
     def _kubeconfig(self, user: str) -> Path:
-        """How a program on this node reaches the API server."""
         plane = self.cluster.plane
         return write_kubeconfig(
             self.directory / f"{user}.kubeconfig",
@@ -311,7 +310,6 @@ def logs(node: Node, namespace: str, pod: str, lines: int = 40) -> str:
 
 
 def describe(pods: Sequence[Object]) -> str:
-    """One line for each pod: what its containers do."""
     return yaml.safe_dump({
         pod["metadata"]["name"]: {
             status["name"]: status.get("state") for status in _statuses(pod)

@@ -204,7 +204,6 @@ def accelerators() -> Any:
 
 
 def main() -> None:
-    """Answer what standard input asks."""
     asked = json.load(sys.stdin)
     engine = Engine(asked["model"])
     # What the model's class can do is asked once, on the platform that can import it.

@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import Vllm
+from e2e.serve.images import containers
 from fusioninfer_pulumi import InvalidServiceError, load, model_service, plan_service, render
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import ArgumentTable, Option, load_argument_table
@@ -62,7 +62,6 @@ class Answers:
     errors: Mapping[CommandLine, str]
 
     def rejected(self, lines: Iterable[CommandLine]) -> list[str]:
-        """Those of some lines that the engine does not take, with its reason."""
         return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
 
@@ -144,7 +143,6 @@ def written() -> Iterator[Any]:
 
 
 def rendered() -> Iterator[Any]:
-    """What golden files hold: rendered objects."""
     for file in (*(ROOT / "tests/fixtures/golden").rglob("*.yaml"), *ROOT.glob("examples/*/expected.yaml")):  # fmt: skip  # noqa: E501
         yield list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
 
@@ -175,17 +173,6 @@ def starts_serve(command: EngineCommand) -> bool:
     return command.serve if command.program else version >= (0, 11, 1)
 
 
-def containers(value: Any) -> Iterator[Object]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("containers", "initContainers") and isinstance(inner, list):
-                yield from inner
-            yield from containers(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from containers(inner)
-
-
 def expanded(words: Sequence[str]) -> Iterator[str]:
     """Arguments as the engine sees them: with values of variables, and without files."""
     skipped = False
@@ -200,7 +187,6 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
 
 
 def rejected(release: str) -> list[CommandLine]:
-    """What the rules reject of all edges of arguments, and of arguments that contradict."""
     table = load_argument_table("vllm")
     lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
     lines += [("m", *words) for words in _together()]
@@ -255,7 +241,6 @@ def _together() -> Iterator[tuple[str, ...]]:
 
 
 def errors(line: CommandLine, release: str) -> list[Finding]:
-    """What the rules on arguments say against a command line."""
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})

@@ -30,7 +30,6 @@ _META = "__meta_kubernetes"
 
 
 def absent() -> str | None:
-    """Why it cannot run here, None where it can."""
     return None if shutil.which(PROGRAM) else f"needs {PROGRAM} on PATH (Debian: {PROGRAM})"
 
 
@@ -86,7 +85,6 @@ class Prometheus:
         self._cluster.programs.stop(PROGRAM)
 
     def discover(self) -> None:
-        """Tell it the targets that there are now."""
         for kind, targets in DISCOVERIES.items():
             file = self._targets[kind].with_suffix(".new")
             listed = list(targets(self._cluster, self._namespace))
@@ -97,7 +95,6 @@ class Prometheus:
         return watched(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
-        """The values of an expression's series that are numbers."""
         answer = self._get("query", query=expression)
         values = [float(series["value"][1]) for series in answer["result"]]
         return [value for value in values if not math.isnan(value)]

@@ -78,7 +78,6 @@ _SERVES = re.compile(
 
 @functools.cache
 def shown_blocks() -> Mapping[str, Block]:
-    """The blocks of pages that show a whole service."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = [block for page in pages for block in blocks(page)]
     return {

@@ -11,7 +11,6 @@ and not the kubelet's.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -131,11 +130,10 @@ class NetworkPolicies:
         """Start it; until it listens, no pod reaches another one."""
         self._cluster = running.cluster
         self._cluster.apply(_rights())
-        subject = f"system:serviceaccount:kube-system:{_NAME}"
-        config = json.loads(self._cluster.kubeconfig_for(subject).read_text(encoding="utf-8"))
         token = directory / "account"
         token.mkdir()
-        (token / "token").write_text(config["users"][0]["user"]["token"], encoding="utf-8")
+        account = self._cluster.token_for("kube-system", _NAME)
+        (token / "token").write_text(account, encoding="utf-8")
         authority = self._cluster.plane.certificates.authority
         (token / "ca.crt").write_bytes(authority.read_bytes())
         (metrics,) = free_ports(1)

@@ -33,7 +33,6 @@ def shared(cluster: Cluster) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="package")
 def pairing(cluster: Cluster) -> Iterator[Fleet]:
-    """Three prefill and three decode pods of a service."""
     with fleet_of(cluster, _pairs, 6) as fleet:
         yield fleet
 

@@ -68,7 +68,6 @@ def mixed(fleet: Fleet) -> Iterator[Fleet]:
 
 
 def play(fleet: Fleet, engine: str) -> None:
-    """Let all stand-ins serve the metrics of an engine."""
     for stand_in in fleet.engines.values():
         stand_in.name = engine
 

@@ -235,7 +235,6 @@ OTHERS = (
 
 @pytest.fixture
 def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    """Two services of two replicas over two nodes each."""
     with Fleet(cluster, namespace, _two_nodes) as fleet:
         fleet.deploy("svc", "svc-2", pods=8)
         assert fleet.engines.keys() == {*LEADERS, *OTHERS}
@@ -267,7 +266,6 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
 
 
 def bodiless(picker: Chooser, count: int) -> set[str]:
-    """The pods that requests without a body go to."""
     return {picker.pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
 
 
