@@ -141,19 +141,3 @@ def accept(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
             (placed,) = inputs.with_namespace([each], namespace)
         (stored,) = cluster.apply([placed], namespace=namespace, dry_run=True)
         checks.stored_is_what_was_sent(placed, stored)
-
-
-@pytest.mark.proves("Applying the same objects again changes nothing")
-def test_applying_twice_changes_nothing(cluster: Cluster, namespace: str) -> None:
-    plan = inputs.plan_of(inputs.DOCUMENTS["fusioninfer-story-4-disaggregated-multinode"])
-    objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
-
-    def apply() -> list[tuple[str, int]]:
-        stored = cluster.apply(objects)
-        for sent, kept in zip(objects, stored, strict=True):
-            checks.stored_is_what_was_sent(sent, kept)
-        # Volcano writes a PodGroup's status as part of the object, which counts as a generation.
-        lws = [kept for kept in stored if kept["kind"] != "PodGroup"]
-        return [(k["metadata"]["name"], k["metadata"].get("generation", 0)) for k in lws]
-
-    assert apply() == apply()

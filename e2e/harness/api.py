@@ -7,7 +7,6 @@ field validation, server-side apply, other users) and none of the typed models.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,8 +24,6 @@ T = TypeVar("T")
 STRICT = {"fieldManager": "fusioninfer-e2e", "fieldValidation": "Strict"}
 DRY_RUN = {"dryRun": "All"}
 POLL_SECONDS = 0.1
-
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 PATCH_TYPES = {
     "apply": "application/apply-patch+yaml",
@@ -89,7 +86,8 @@ class Client:
         url = f"{self.server}{path}"
         if params:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
-        payload = None if body is None else _json(body)
+        # Server-side apply reads YAML, in which a surrogate pair is none.
+        payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         answer = self._pool.request(method, url, body=payload, headers=sent)
         if answer.status >= 400:
             try:
@@ -242,12 +240,3 @@ class Client:
                 said = message() if callable(message) else message
                 raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
             time.sleep(POLL_SECONDS)
-
-
-def _json(body: Any) -> bytes:
-    """Write JSON that is also YAML to the server, which reads server-side apply as such.
-
-    A surrogate pair is none, and what YAML calls unprintable has to be escaped.
-    """
-    text = json.dumps(body, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
