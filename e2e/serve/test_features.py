@@ -74,8 +74,7 @@ def featured(running: Serving) -> Iterator[Featured]:
         stack.callback(running.cluster.delete_namespace, namespace)
         folder = Path(os.environ["TMPDIR"]) / namespace
         folder.mkdir()
-        hub = Hub(ADDRESS, REPOSITORY, Models().model)
-        stack.callback(hub.close)
+        hub = stack.enter_context(Hub(ADDRESS, REPOSITORY, Models().model))
         collector = Collector(ADDRESS)
         stack.callback(collector.close)
         certificates = create_certificates(folder / "certificates", hosts=[HOST])
