@@ -118,7 +118,7 @@ PAIRS = (
         (
             ("0.31.0", "0.32.0"),
             (None, "recompute"),
-            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {ADD}"],
+            [f"broken: {PAIRS[1]}: {ADD}", f"degraded: {PAIRS[0]}: {COMPUTES}"],
         ),
         (
             ("0.31.0", "0.32.0"),
