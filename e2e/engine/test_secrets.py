@@ -52,7 +52,7 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
     stack.program = program
     stack.environment["PULUMI_DEBUG_COMMANDS"] = "true"  # for --event-log
     stack.run("config", "set", "tlsCert", "certificate").assert_succeeded()
-    texts = {}
+    texts: dict[tuple[str, ...], str] = {}
     lws: list[dict[str, str]] = []
     for round_ in ("", "2"):
         for key, value in SECRETS.items():
@@ -65,11 +65,12 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
             ("stack", "history", "--json"),
             ("preview", "--json"),
         ):
-            texts[round_, words[:2]] = stack.run(*words).assert_succeeded().text
+            command = (round_, *words[:2])
+            texts[command] = stack.run(*words).assert_succeeded().text
         lws.append(stack.lws_uids())
-        texts[round_, ("events",)] = events.read_text(encoding="utf-8")
+        texts[round_, "events"] = events.read_text(encoding="utf-8")
     for path in (path for path in stack.state.rglob("*") if path.is_file()):
-        texts["", (path.name,)] = path.read_bytes().decode(errors="replace")
+        texts["state", path.name] = path.read_bytes().decode(errors="replace")
     assert {key: leaks(text) for key, text in texts.items() if leaks(text)} == {}
     (hub,) = [
         each
