@@ -113,6 +113,7 @@ _CLIENTS = {
     PairState.DEGRADED: "decode computes these prompts itself",
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
+_EXITS = "the decode engine exits, and all requests on it fail"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
@@ -143,5 +144,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = engine.kv_cache.load_failure(decode)
-    source = engine.kv_cache.handshake_source if state in _CLIENTS else ""
-    return PairCompatibility(state, tuple(differences), _CLIENTS.get(state, ""), source)
+    if state not in _CLIENTS:
+        return PairCompatibility(state, tuple(differences))
+    clients = _CLIENTS[state] if engine.kv_cache.can_reject_pair(decode) else _EXITS
+    return PairCompatibility(state, tuple(differences), clients, engine.kv_cache.handshake_source)

@@ -99,9 +99,7 @@ def describe_mixed_pairs(
             verdict = compare_pair(prefill.command, decode.command)
             if verdict.state is PairState.COMPATIBLE:
                 continue
-            engine = decode.command.engine
-            fails = engine and engine.kv_cache.load_failure(decode.command) is PairState.BROKEN
-            setting = engine.kv_cache.recompute_setting if engine and fails else ""
+            setting = _find_recompute_setting(decode.command)
             remedy = f"before this update, add {setting}" if setting else ""
             clients = verdict.clients or "it is unknown whether decode can use these KV caches"
             key = verdict.state.value, clients, remedy, verdict.source
@@ -112,6 +110,15 @@ def describe_mixed_pairs(
         text = "; ".join(filter(None, (clients, remedy, advice)))
         evidence = f" [{source}]" if source else ""
         yield f"mixed revisions, {state}: {', '.join(mixed)}: {text}{evidence}"
+
+
+def _find_recompute_setting(decode: EngineCommand) -> str:
+    """Return the setting with which no request of a decode engine fails; empty without one."""
+    if decode.engine is None:
+        return ""
+    cache = decode.engine.kv_cache
+    fails = cache.load_failure(decode) is PairState.BROKEN and cache.can_reject_pair(decode)
+    return cache.recompute_setting if fails else ""
 
 
 def _by_type(side: Sequence[PairLws]) -> dict[str, list[PairLws]]:
