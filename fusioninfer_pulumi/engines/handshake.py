@@ -2,7 +2,8 @@
 
 vLLM: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector, read in the source
 distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0. SGLang: `disaggregation/common/conn.py` of
-0.5.3 to 0.5.23. Measured with vLLM 0.31.0 and 0.32.0 (`e2e/serve/test_prefill_decode.py`).
+0.5.3 to 0.5.23. Measured with vLLM 0.17.0, 0.31.0 and 0.32.0 (the last two in
+`e2e/serve/test_prefill_decode.py`).
 """
 
 from __future__ import annotations

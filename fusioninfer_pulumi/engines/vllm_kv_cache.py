@@ -87,7 +87,7 @@ class VllmKvCache(KvCache):
 
     handshake_source = (
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
-        "measured with 0.31.0 and 0.32.0"
+        "measured with 0.17.0, 0.31.0 and 0.32.0"
     )
     recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
