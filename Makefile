@@ -101,7 +101,7 @@ e2e-full: e2e-tools  ## The same with the long random runs
 
 .PHONY: cluster
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
-	$(BIN)/python -m e2e.cluster --nodes 10x8
+	$(BIN)/python -m e2e.cluster
 
 SERVE_TOOLS := coredns etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
 

@@ -19,22 +19,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from e2e.catalog import TOOLS, Tool, cache_root, tool
 
 HEARTBEAT_SECONDS = 30.0
 """How often a long build says that it is alive: CI takes silence for a hang."""
 
-ERROR_LINES = 25
-
 
 class BuildError(Exception):
-    """A tool could not be built; the message carries the compiler's last lines."""
+    """A tool could not be built."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build the tools named on the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e.build_tools", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[t.name for t in TOOLS])
     parser.add_argument("--list", action="store_true", help="say what there is and stop")
@@ -119,36 +115,21 @@ def _go(wanted: Tool, arguments: list[str], label: str) -> str:
         "GOTOOLCHAIN": "local",  # a toolchain is installed by the user, never downloaded here
         "GOWORK": "off",
     }
-    print(f"{label} ...", flush=True)
-    started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as output:
-        try:
-            process = subprocess.Popen(
-                ["go", *arguments], cwd=wanted.folder, env=environment, stdout=output, stderr=errors
-            )
-        except FileNotFoundError as error:
-            raise BuildError("the go command is needed to build the tools; install Go") from error
-        try:
-            while True:
-                try:
-                    code = process.wait(timeout=HEARTBEAT_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    print(f"{label} ... {time.monotonic() - started:.0f} s", flush=True)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        if code != 0:
-            raise BuildError(f"{label} failed:\n{_last_lines(errors) or _last_lines(output)}")
-        output.seek(0)
-        return output.read()
-
-
-def _last_lines(stream: IO[str]) -> str:
-    stream.seek(0)
-    lines = [line for line in stream.read().splitlines() if not line.startswith("go: downloading")]
-    return "\n".join(lines[-ERROR_LINES:])
+    if shutil.which("go") is None:
+        raise BuildError("the go command is needed to build the tools; install Go")
+    with subprocess.Popen(
+        ["go", *arguments], cwd=wanted.folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while True:
+            print(f"{label} ...", flush=True)
+            try:
+                output, _ = process.communicate(timeout=HEARTBEAT_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    if process.returncode != 0:
+        raise BuildError(f"{label} failed {output}")
+    return output
 
 
 @contextmanager

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
 
-from e2e.harness import COMPONENTS, Cluster
+from e2e.harness import Cluster
 from e2e.harness.stages import BEHAVIOUR
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start a cluster, say how to use it, and keep it until a signal."""
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description=__doc__)
-    parser.add_argument(
-        "--nodes", default="10x8", type=_nodes, metavar="COUNTxGPUS", help="default: 10x8"
-    )
-    parser.add_argument(
-        "--without", nargs="+", default=(), metavar="NAME", choices=sorted(COMPONENTS)
-    )
+    parser.add_argument("--nodes", default=10, type=int, metavar="COUNT")
+    parser.add_argument("--gpus", default=8, type=int, metavar="COUNT", help="of each node")
     args = parser.parse_args(argv)
-    count, gpus = args.nodes
     # Like Ctrl-C: the context manager below ends everything.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print("starting ...", flush=True)
-        with Cluster(COMPONENTS - set(args.without)) as cluster:
-            cluster.add_nodes(count, gpus)
-            print(_welcome(cluster, count, gpus), flush=True)
+        with Cluster() as cluster:
+            cluster.add_nodes(args.nodes, args.gpus)
+            print(_welcome(cluster, args.nodes, args.gpus), flush=True)
             while True:
                 signal.pause()
     except KeyboardInterrupt:
         print("stopped")
     return 0
-
-
-def _nodes(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like 10x8 (nodes x GPUs a node)")
-    return int(match.group(1)), int(match.group(2))
 
 
 def _welcome(cluster: Cluster, count: int, gpus: int) -> str:

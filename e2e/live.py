@@ -29,7 +29,6 @@ class LiveService:
 
     @property
     def plan(self) -> ServicePlan:
-        """The plan of the service as it was applied last."""
         return inputs.plan_of(self.manifest)
 
     def apply(self, manifest: Object | None = None, change: Change = list) -> None:
@@ -47,13 +46,11 @@ class LiveService:
         self._applied = objects
 
     def delete(self) -> None:
-        """Delete all objects, the PodGroup last."""
         for each in reversed(self._applied):
             self.cluster.delete(*_key(each), self.namespace)
         self._applied = []
 
     def pods(self) -> list[Object]:
-        """The pods of the service that are not being deleted."""
         pods = self.cluster.pods(self.namespace, f"fusioninfer.io/service={self.plan.service}")
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
@@ -106,7 +103,6 @@ class LiveService:
         return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
-        """What the library says about the live objects."""
         live = {**self.lws(), self.plan.service: self.pod_group()}
         return service_status(self.plan, live, failures)
 

@@ -35,27 +35,21 @@ class MetricsStandIn(HttpStandIn):
         self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self._cluster = cluster
         self.of_pods: dict[str, float] = {}
-        self.external: dict[str, float] = {}
         self.asked: set[str] = set()
 
     def answer(self, request: Request) -> Answer:
         url = urlsplit(request.path)
         group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
         rest = [each for each in rest if each]
-        kind = "MetricValueList" if group == CUSTOM[0] else "ExternalMetricValueList"
-        head = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {}}
+        head = {"apiVersion": f"{group}/{version}", "kind": "MetricValueList", "metadata": {}}
         selector = parse_qs(url.query).get("labelSelector", [""])[0]
         if not version:
             return Answer(404)  # the form of discovery that tells all groups at once
         if not rest:
             found: Any = {"apiVersion": "v1", "kind": "APIResourceList",
                           "groupVersion": f"{group}/{version}", "resources": []}  # fmt: skip
-        elif group == CUSTOM[0] and rest[-1] in self.of_pods:
+        elif rest[-1] in self.of_pods:
             found = {**head, "items": list(self._values(rest[1], rest[-1], selector))}
-        elif group == EXTERNAL[0] and rest[-1] in self.external:
-            value = _quantity(self.external[rest[-1]])
-            item = {"metricName": rest[-1], "metricLabels": {}, "timestamp": _TIME, "value": value}
-            found = {**head, "items": [item]}
         else:
             return Answer(404, json.dumps({"kind": "Status", "code": 404}).encode())
         return Answer(body=json.dumps(found).encode())
@@ -77,7 +71,7 @@ class MetricsStandIn(HttpStandIn):
 def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
     with (
         MetricsStandIn(cluster, directory / "metrics") as adapter,
-        served(cluster, adapter.port, CUSTOM, EXTERNAL),
+        served(cluster, adapter.port, CUSTOM),
     ):
         yield adapter
 

@@ -1,4 +1,4 @@
-"""Hand-written objects, independent of the library's builders: pods, gangs, devices, volumes."""
+"""Hand-written objects, independent of the library's builders: devices and volumes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from e2e.harness import Cluster, Object
 
 IMAGE = "registry.example/engine:1"
-QUEUE_GROUP = "scheduling.k8s.io/group-name"
 
 
 def pod_spec(gpus: int = 0, **more: object) -> Object:
@@ -16,32 +15,6 @@ def pod_spec(gpus: int = 0, **more: object) -> Object:
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
     return {"containers": [container], **more}
-
-
-def pod(name: str, *, annotations: Mapping[str, str] | None = None) -> Object:
-    """A pod that needs no accelerators."""
-    meta = {"name": name, "annotations": dict(annotations or {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()}
-
-
-def gang(name: str, *, pods: int, gpus: int) -> list[Object]:
-    """A PodGroup that needs all of its pods, and the pods."""
-    group: Object = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": pods, "queue": "default"},
-    }
-    members: list[Object] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"{name}-{index}", "annotations": {QUEUE_GROUP: name}},
-            "spec": pod_spec(gpus, schedulerName="volcano"),
-        }
-        for index in range(pods)
-    ]
-    return [group, *members]
 
 
 def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:

@@ -8,12 +8,12 @@ the outcomes.
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import pickle
 import re
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from e2e.catalog import TOOLS
 from e2e.inputs import ROOT
 
 DOCUMENT = ROOT / "docs" / "verified.md"
+PAGE = Path(__file__).with_name("verified_page.md")
 
 COMPONENTS = {
     "kubernetes": "kube-apiserver, kube-controller-manager, kube-scheduler",
@@ -35,31 +36,19 @@ COMPONENTS = {
 """Titles of tools whose catalog names are unclear."""
 
 CLI = "Pulumi CLI and Python language host"
-PROVIDER = "Pulumi Kubernetes provider"
 PACKAGES = {
     "Pulumi SDK for Python": "pulumi",
     "Pulumi Kubernetes SDK for Python": "pulumi-kubernetes",
 }
-_SECONDS = 30
 
 OTHER_COMPONENTS = (
     (CLI, "3.246.0", "on PATH, else skipped"),
     ("Pulumi SDK for Python", "3.272.0", "PyPI"),
     ("Pulumi Kubernetes SDK for Python", "4.34.2", "PyPI"),
-    (PROVIDER, "4.29.0", "on PATH, else skipped"),
+    ("Pulumi Kubernetes provider", "4.29.0", "on PATH, else skipped"),
     ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped; they do not say it"),
 )
-"""Components that no Go module here builds; reported versions are checked before writing."""
-
-HEAD = """\
-# Which behaviour is verified, and on which components
-
-Each claim is verified by the named end-to-end test on real components, built from source and run on
-one machine. CI runs all tests but those with a † (by hand), and those with a * only where their
-programs are installed. To run one: `python -m pytest e2e/FILE -k TEST`
-([setup](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md)). A complete run
-fails if this page and the tests differ.
-"""
+"""Components that no Go module here builds; a complete run checks the versions they report."""
 
 _CLUSTER = "Kubernetes {kubernetes}, LeaderWorkerSet {lws}, Volcano {volcano}"
 RUNS_ON = {
@@ -70,28 +59,8 @@ RUNS_ON = {
 }
 """Folder of a test -> the components that its tests run on."""
 
-NOT_VERIFIED = """\
-## Not verified
-
-- **GPUs.** No accelerator, driver or device plugin was used. vLLM runs a two-layer model with
-  random weights on CPUs. KV cache offloading and Ray stop there: vLLM requires GPUs for them.
-- **SGLang** never runs: its kernels on PyPI require a GPU.
-- **Images** are not pulled. Outside "vLLM, Envoy and kubelet", kwok simulates the pods.
-- **Gateway controllers** do not run, except Envoy Gateway for access rules. Envoy gets its
-  configuration from the test; "stand-in" marks tests that write a Gateway's status themselves.
-- **Prometheus and KEDA** run by hand only; CI checks that their objects are accepted.
-  The Prometheus operator never runs: tests write the configuration that it makes of monitors.
-- **Grafana** never runs. Prometheus answers the dashboards' queries.
-- **Volcano** runs without its controllers and webhooks: no queue quotas, preemption or reclaim.
-- **Start-up times** of real models are not tried; pods become ready at once or after a fixed delay.
-- **Eviction five minutes after a node is lost** is not covered. Most tests delete the Node.
-- **Other versions** may differ. The Kubernetes provider is the one on PATH, older than its SDK.
-"""
-
 _SHARED = "verified"
 """Key under which a worker hands over its claims."""
-
-STATES = ("verified", "not verified", "skipped", "deselected")
 
 
 @dataclass
@@ -165,7 +134,6 @@ class Report:
             self.claims, self.selected, self.is_whole = pickle.loads(output[_SHARED])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the page, or compare a complete run with it."""
         if hasattr(self.config, "workeroutput"):
             shared = pickle.dumps((self.claims, self.selected, self.is_whole))
             self.config.workeroutput[_SHARED] = shared
@@ -205,10 +173,8 @@ class Report:
         return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not verified"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print how many claims passed."""
-        states = [self._state(claim) for claim in self.claims.values()]
-        counts = {state: states.count(state) for state in STATES}
-        summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        counts = Counter(self._state(claim) for claim in self.claims.values())
+        summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
         terminalreporter.write_line(f"claims of docs/verified.md: {summary or 'none'}")
         for problem in self.problems:
             terminalreporter.write_line(problem, red=True)
@@ -217,20 +183,19 @@ class Report:
 def document(claims: list[Claim]) -> str:
     rows = [
         f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
-        for tool in sorted(TOOLS, key=lambda tool: list(COMPONENTS).index(tool.name)
-                           if tool.name in COMPONENTS else len(COMPONENTS))
+        for tool in TOOLS
         if not tool.optional
-    ]  # fmt: skip
+    ]
     rows += [f"| {name} | {version} | {source} |" for name, version, source in OTHER_COMPONENTS]
-    parts = [HEAD, "## Components\n\n| Component | Version | Built from |\n|---|---|---|"]
-    parts[-1] += "\n" + "\n".join(rows) + "\n"
     releases = {re.sub(r"-0\.9$|[-.]", "", tool.name): tool.version for tool in TOOLS}
     claims = sorted(claims, key=lambda claim: claim.file)
+    tables = []
     for folder, title in RUNS_ON.items():
-        table = [f"## {title.format(**releases)}\n\n| Claim | Test |\n|---|---|"]
-        table += [_row(claim) for claim in claims if _folder(claim) == folder]
-        parts.append("\n".join(table) + "\n")
-    return "\n".join([*parts, NOT_VERIFIED])
+        head = f"## {title.format(**releases)}\n\n| Claim | Test |\n|---|---|"
+        listed = [_row(claim) for claim in claims if _folder(claim) == folder]
+        tables.append("\n".join([head, *listed]))
+    page = PAGE.read_text(encoding="utf-8")
+    return page.format(components="\n".join(rows), claims="\n\n".join(tables))
 
 
 def _folder(claim: Claim) -> str:
@@ -244,36 +209,9 @@ def _row(claim: Claim) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Asks what is here; what is not, and llm-d's programs, which do not say, are left out."""
+    """Return the versions of what is here, if it says them."""
     versions = {name: importlib.metadata.version(each) for name, each in PACKAGES.items()}
-    cli = shutil.which("pulumi")
-    if cli is not None:
-        output = subprocess.run(
-            [cli, "version"], capture_output=True, text=True, check=True, timeout=_SECONDS
-        )
+    if shutil.which("pulumi") is not None:
+        output = subprocess.run(["pulumi", "version"], capture_output=True, text=True, check=True)
         versions[CLI] = output.stdout.strip().removeprefix("v")
-    provider = shutil.which("pulumi-resource-kubernetes")
-    if provider is not None:
-        versions[PROVIDER] = _of_provider(provider)
     return versions
-
-
-def _of_provider(program: str) -> str:
-    """Asks it as the engine does: it has no flag for that."""
-    grpc: Any = importlib.import_module("grpc")
-    services: Any = importlib.import_module("pulumi.runtime.proto.provider_pb2_grpc")
-    empty: Any = importlib.import_module("google.protobuf.empty_pb2")
-    # The address is the engine's, which is not called for this.
-    process = subprocess.Popen(
-        [program, "127.0.0.1:1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = services.ResourceProviderStub(channel)
-            output = stub.GetPluginInfo(empty.Empty(), timeout=_SECONDS)
-            return str(output.version).removeprefix("v")
-    finally:
-        process.kill()
-        process.communicate()

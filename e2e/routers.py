@@ -1,4 +1,4 @@
-"""Services with a router, for the tests of what leads requests to their pods."""
+"""Services with a router, also with prefill and decode pods, and pickers for them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
+from e2e import inputs
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.components import custom_resource_definitions
-from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import render
+from e2e.harness.pods import LEADERS
 
 IMAGES = {
     "1.2": "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
@@ -63,9 +62,6 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-HOST = {"hostnames": ["svc.example.com"]}
-PARENT = {**HOST, "parentRefs": [{"name": "gateway", "namespace": "infra"}]}
-
 #: Set by the harness to ports and files of its own.
 _HARNESS_FLAGS = (
     "--pool-name",
@@ -85,28 +81,20 @@ def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
         "args": ["--model", "m"],
         "resources": {"requests": {"cpu": "1"}},
     }
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "roles": [
-                {"name": "router", "componentType": "router", **copy.deepcopy(router)},
-                {
-                    "name": "inference",
-                    "componentType": "worker",
-                    "replicas": 2,
-                    "template": {"spec": {"containers": [container]}},
-                },
-            ]
-        },
+    picker = {"name": "router", "componentType": "router", **copy.deepcopy(router)}
+    serving = {
+        "name": "inference",
+        "componentType": "worker",
+        "replicas": 2,
+        "template": {"spec": {"containers": [container]}},
     }
+    made = inputs.service(name, picker, serving)
+    made["metadata"]["namespace"] = namespace
+    return made
 
 
 def objects_of(manifest: Object) -> list[Object]:
-    """All objects of a manifest, in apply order."""
-    (args,) = load(manifest)
-    return list(render(plan_service(args)))
+    return inputs.objects_of(inputs.plan_of(manifest))
 
 
 def only(objects: Sequence[Object], kind: str) -> Object:
@@ -171,3 +159,77 @@ def decisions(metrics: str) -> Counter[str]:
     """How often each target was drawn, by a picker's metrics in Prometheus text form."""
     lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
     return Counter({target: int(float(count)) for target, count in lines})
+
+
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+
+#: What a container and a pod need in a namespace that enforces the restricted profile.
+RESTRICTED_CONTAINER = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+}
+
+
+def disaggregated(
+    namespace: str,
+    *,
+    prefill: dict[str, Any] | None = None,
+    decode: dict[str, Any] | None = None,
+    container: dict[str, Any] | None = None,
+    **router: Any,
+) -> Object:
+    """A service of two prefill and two decode replicas, without a gang."""
+    engine = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "m", "--kv-transfer-config", NIXL],
+        "resources": {"requests": {"cpu": "1"}},
+        **(container or {}),
+    }
+    template = {"spec": {"containers": [engine]}}
+
+    def serving(name: str, component_type: str, more: dict[str, Any] | None) -> Object:
+        built = {"name": name, "componentType": component_type, "replicas": 2}
+        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(more or {})}
+
+    picker = {
+        "name": "router",
+        "componentType": "router",
+        "strategy": "pd-disaggregation",
+        "httproute": {"parentRefs": [{"name": "gateway"}]},
+        **router,
+    }
+    roles = [serving("prefill", "prefiller", prefill), serving("decode", "decoder", decode)]
+    made = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
+    made["metadata"]["namespace"] = namespace
+    return made
+
+
+def lws_named(objects: list[Object], role: str) -> Object:
+    return next(
+        manifest
+        for manifest in objects
+        if manifest["kind"] == "LeaderWorkerSet"
+        and manifest["metadata"]["labels"]["fusioninfer.io/role-name"] == role
+    )
+
+
+def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
+    cluster.wait(
+        lambda: len(cluster.ready(namespace, LEADERS)) == count,
+        60,
+        lambda: cluster.pods(namespace),
+    )
+
+
+def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
+    """Applies a service without its picker, which runs outside of the cluster."""
+    objects = objects_of(manifest)
+    cluster.add_nodes(1)
+    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    await_leaders(cluster, namespace, leading)
+    return objects

@@ -13,7 +13,7 @@ import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,8 +28,6 @@ THREADS = 8
 MOST_PODS = 14
 MOST_PODS_OF_GROUPS = 20
 
-Change = Callable[[list[Object]], list[Object]]
-
 
 @dataclass(frozen=True)
 class Case:
@@ -38,7 +36,6 @@ class Case:
     title: str
     service: Object
     pools: tuple[NodePool, ...]
-    change: Change = list
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
@@ -120,7 +117,6 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
 
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
-        objects = cases[name].change(objects)
         grouped = plans[name].shape.groups is not None
         held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
@@ -134,7 +130,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
         total = sum(plan.total_pods for plan in plans.values())
-        _wait_for_pods(cluster, namespace, total)
+        cluster.wait(lambda: _has_pods(cluster, namespace, total), 300, f"{total} pods")
         cluster.settle(5)  # the scheduler's own view has to have all pods and nodes, too
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
@@ -155,12 +151,9 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     ]
 
 
-def _wait_for_pods(cluster: Cluster, namespace: str, wanted: int) -> None:
-    def all_there() -> bool:
-        time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
-        return len(cluster.pods(namespace)) >= wanted
-
-    cluster.wait(all_there, 300, lambda: f"{len(cluster.pods(namespace))} of {wanted} pods")
+def _has_pods(cluster: Cluster, namespace: str, wanted: int) -> bool:
+    time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
+    return len(cluster.pods(namespace)) >= wanted
 
 
 def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
@@ -180,7 +173,6 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
 
 
 def on_own_nodes(service: Object, name: str) -> Object:
-    """The service under another name, with a node selector for the nodes of its case."""
     narrowed = copy.deepcopy(service)
     narrowed["metadata"]["name"] = name
     for role in narrowed["spec"]["roles"]:
@@ -228,7 +220,7 @@ def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) ->
             continue
         pools = _random_pools(dice, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
-        title = f"{seed}/{len(cases)} {_shape(service)} on {nodes or 'nothing'}"
+        title = f"{seed}/{len(cases)} {service['spec']} on {nodes or 'nothing'}"
         cases.append(Case(title, service, pools))
     return cases
 
@@ -272,16 +264,3 @@ def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...
         pools.append(NodePool(count, room))
         wanted -= count * (room // largest) * largest
     return tuple(pools)
-
-
-def _shape(service: Object) -> str:
-    roles = [
-        f"{r['name']} {r['replicas']}x{r.get('multinode', {}).get('nodeCount', 1)}"
-        for r in service["spec"]["roles"]
-    ]
-    strategy = service["spec"].get("schedulingStrategy", {})
-    minimum = strategy.get("gangPolicy", {}).get("minRoleReplicas")
-    layout = service["spec"].get("layout", "PerReplica")
-    if "groups" in service["spec"]:
-        layout += f", {service['spec']['groups']} groups"
-    return f"{layout}: {', '.join(roles)}; minimum {minimum or 'all'}"

@@ -104,22 +104,6 @@ def test_crash_is_reported(cluster: Cluster, case: Case) -> None:
               "LeaderWorkerSet svc-inference-0: RecreateGroup")  # fmt: skip
 
 
-@pytest.mark.proves("Any watch of the pods sees a crash that shows only briefly")
-def test_watch_sees_brief_crash(cluster: Cluster, namespace: str, case: Case) -> None:
-    cluster.add_nodes(1)
-    case.start(behaving(CRASHING))
-    config = str(cluster.kubeconfig)
-
-    def enough(seen: Snapshot) -> bool:
-        return has_lws_reason(SET, seen)
-
-    for _ in range(5):
-        seen = watch_service(config, None, namespace, "svc", Snapshot(), enough, 20)
-        (pod, *_) = explain_lws([SET], seen)
-        assert "CrashLoopBackOff" in pod
-        assert "exit code 1 (Error), restarted 1 time" in pod
-
-
 @pytest.mark.proves("An evicted pod is reported with its reason")
 def test_eviction_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)

@@ -1,4 +1,4 @@
-"""What the spec rejects of a pod template is rejected of every pod that would be made of it."""
+"""What the library rejects of a pod template is rejected of every pod that would be made of it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import copy
 import pytest
 
 from e2e import inputs, objects
-from e2e.dry_runs import derived_objects
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from tests import refused_pods
-from tests.ill_pods import CONTAINERS, PODS, TAKEN
+from tests import ill_pods, refused_pods
 
-CASES = [
-    *(pytest.param(fields, {}, id=at) for fields, at, _ in PODS),
-    *(pytest.param({}, fields, id=at) for fields, at, _ in CONTAINERS),
-]
+#: Fields of pods that name what a cluster has or has not, and those that follow from them: an
+#: admission plugin looks them up. Their form is checked in the StatefulSet.
+OF_CLUSTERS = (
+    "serviceAccount", "serviceAccountName", "priorityClassName", "priority", "preemptionPolicy",
+    "runtimeClassName",
+)  # fmt: skip
 #: Of the right type, so that a LeaderWorkerSet carries them.
 CARRIED = [
     {"priorityClassName": "Bad Name"},
@@ -26,20 +26,58 @@ CARRIED = [
 ]
 
 
-def pod(fields: Object, container: Object) -> Object:
-    made = copy.deepcopy(objects.pod("ill"))
-    made["spec"].update(fields)
-    made["spec"]["containers"][0].update(container)
-    return made
+def template(fields: Object, container: Object) -> Object:
+    spec = copy.deepcopy(objects.pod_spec())
+    spec["containers"][0].update(container)
+    return {"spec": {**spec, **fields}}
 
 
-@pytest.mark.proves("The API server rejects the malformed pods that preview rejects")
-@pytest.mark.parametrize(("fields", "container"), CASES)
-def test_server_rejects_malformed_pods(
-    cluster: Cluster, room: str, fields: Object, container: Object
+def create_pod(cluster: Cluster, room: str, template: Object) -> None:
+    metadata = {**template.get("metadata", {}), "name": "ill"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    cluster.create(pod, namespace=room, dry_run=True)
+
+
+def create_pods(cluster: Cluster, room: str, template: Object) -> None:
+    """Create, by dry run, the StatefulSet and the pod that LeaderWorkerSet makes of a template."""
+    metadata = template.get("metadata", {})
+    labels = {**metadata.get("labels", {}), "name": "ill"}
+    made = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}
+    spec = {"serviceName": "ill", "selector": {"matchLabels": {"name": "ill"}}, "template": made}
+    head = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "ill"}}
+    cluster.apply([{**head, "spec": spec}], namespace=room, dry_run=True)
+    left_out = {*OF_CLUSTERS, *(["overhead"] if "runtimeClassName" in template["spec"] else ())}
+    kept = {key: value for key, value in template["spec"].items() if key not in left_out}
+    create_pod(cluster, room, {**made, "spec": kept})
+
+
+REJECTED = [
+    *(pytest.param(template(fields, {}), id=at) for fields, at, _ in ill_pods.PODS),
+    *(pytest.param(template({}, fields), id=at) for fields, at, _ in ill_pods.CONTAINERS),
+    *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in refused_pods.REFUSED),
+    *(pytest.param(rejected, id=at) for rejected, at in refused_pods.REFUSED_BY_SERVER),
+]
+
+
+@pytest.mark.proves(f"The API server rejects {len(REJECTED)} pod templates the library rejects")
+@pytest.mark.parametrize("template", REJECTED)
+def test_server_rejects_what_pod_rules_reject(
+    cluster: Cluster, room: str, template: Object
 ) -> None:
     with pytest.raises(ApiError):
-        cluster.create(pod(fields, container), namespace=room, dry_run=True)
+        create_pods(cluster, room, template)
+
+
+@pytest.mark.proves("Unusual but valid templates become pods")
+@pytest.mark.parametrize("template", refused_pods.TAKEN)
+def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
+    create_pods(cluster, room, template)
+
+
+@pytest.mark.proves("Unusual but valid pod fields are accepted")
+@pytest.mark.parametrize("fields", ill_pods.TAKEN, ids=str)
+def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Object) -> None:
+    create_pod(cluster, room, template(fields, {}))
 
 
 @pytest.mark.proves("The API server accepts LeaderWorkerSets with invalid pod templates")
@@ -47,48 +85,9 @@ def test_server_rejects_malformed_pods(
 def test_lws_with_invalid_pod_template_is_accepted(
     cluster: Cluster, room: str, fields: Object
 ) -> None:
-    held = copy.deepcopy(objects.leader_worker_set("ill", size=1))
+    held = objects.leader_worker_set("ill", size=1)
     held["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].update(fields)
     cluster.apply([held], namespace=room, dry_run=True)
-
-
-@pytest.mark.proves("Unusual but valid pod fields are accepted")
-@pytest.mark.parametrize("fields", TAKEN, ids=str)
-def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Object) -> None:
-    cluster.create(pod(fields, {}), namespace=room, dry_run=True)
-
-
-def made_of(cluster: Cluster, room: str, template: Object) -> None:
-    """Creates, by dry run, what LeaderWorkerSet would make of a template."""
-    group = {"size": 1, "workerTemplate": copy.deepcopy(template)}
-    held = {
-        "metadata": {"name": "ill", "namespace": room},
-        "spec": {"leaderWorkerTemplate": group, "networkConfig": {"subdomainPolicy": "Shared"}},
-    }
-    for manifest in derived_objects(held):
-        cluster.create(manifest, dry_run=True)
-
-
-RULES = [
-    *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in refused_pods.REFUSED),
-    *(pytest.param(template, id=at) for template, at in refused_pods.REFUSED_BY_SERVER),
-]
-
-
-@pytest.mark.proves(f"The API server rejects {len(RULES)} pod templates that the library rejects")
-@pytest.mark.parametrize("template", RULES)
-def test_server_rejects_what_pod_rules_reject(
-    cluster: Cluster, room: str, template: Object
-) -> None:
-    with pytest.raises(ApiError) as rejected:
-        made_of(cluster, room, template)
-    assert rejected.value.status in (403, 422)
-
-
-@pytest.mark.proves("Unusual but valid templates become pods")
-@pytest.mark.parametrize("template", refused_pods.TAKEN)
-def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
-    made_of(cluster, room, template)
 
 
 @pytest.mark.proves(

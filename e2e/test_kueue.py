@@ -13,12 +13,7 @@ from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster, Object
 from e2e.live import await_images
-from fusioninfer_pulumi.checks.cluster_checks import (
-    check_gang_backends,
-    check_named_objects,
-    check_quotas,
-)
-from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.cluster_checks import check_quotas
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
 
@@ -35,7 +30,6 @@ IMAGE = "registry.example.com/engine:1"
 
 @pytest.fixture(scope="module")
 def queues() -> Iterator[Cluster]:
-    """A cluster with Kueue and Kubernetes' own scheduler, without Volcano."""
     if not tool("kueue").is_built:
         pytest.skip("Kueue is not built: python -m e2e.build_tools --only kueue")
     with Cluster({LWS, KUBE_SCHEDULER, KWOK, KUEUE}) as cluster:
@@ -258,41 +252,3 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
         assert "kueue.x-k8s.io/admission" in {g["name"] for g in pod["spec"]["schedulingGates"]}
         # What Kueue would have to write, before it looks at the pod.
         assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"]["labels"]
-
-
-@pytest.mark.proves(
-    "With only Kueue installed, `plan --cluster` rejects Volcano and suggests Kueue",
-)
-def test_kueue_is_suggested_without_volcano(queues: Cluster) -> None:
-    """Last, because it takes Volcano's kinds away."""
-    namespace = queues.new_namespace()
-
-    def said(service: Object) -> list[str]:
-        # A connection remembers the kinds that the cluster serves.
-        api = KubernetesApi(str(queues.kubeconfig), None)
-        service["metadata"]["namespace"] = namespace
-        plan = inputs.plan_of(service)
-        (backend,) = check_gang_backends(api, [plan])
-        (named,) = check_named_objects(api, [plan], namespace)
-        return [str(finding) for finding in (*backend, *named)]
-
-    for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):
-        if definition["spec"]["group"] == "scheduling.volcano.sh":
-            kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
-            queues.delete(kind, definition["metadata"]["name"])
-    at = "schedulingStrategy.gangPolicy.backend"
-    text = f"{at}: the cluster does not have Volcano; install it, or use backend Kueue"
-    queues.wait(lambda: said(inputs.prefill_decode()) == [text], WAIT, "the kinds go")
-    (missing,) = said(queued(inputs.prefill_decode()))
-    assert missing.startswith(
-        f"warning: schedulingStrategy.queue: namespace {namespace} has no LocalQueue {QUEUE}"
-    )
-    open_queue(queues, namespace, 8)
-    assert said(queued(inputs.prefill_decode())) == []
-
-    plan = inputs.plan_of(inputs.prefill_decode())
-    plan = plan.in_namespace(namespace)
-    checked = Prerequisites(KubernetesApi(str(queues.kubeconfig), None), [plan])
-    lacks = [str(finding) for finding in checked.findings()]
-    assert any("PodGroup (scheduling.volcano.sh/v1beta1) is not served" in text for text in lacks)
-    assert any(text.endswith("install it, or use backend Kueue") for text in lacks)

@@ -5,97 +5,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService, task_of
 
-BOTH = ("PerReplica", "PerRole")
-MINIMUM = {"prefill": 1, "decode": 1}
-ALL = {"prefill": 1, "decode": 2}
-NO_DECODE_1, NO_DECODE_2 = {"decode-1": 0}, {"decode-2": 0}
-Step = tuple[str, Any, Mapping[str, int]]
-"""What happens, to what, and the bound pods of the replicas that are not whole afterwards.
-
-`lose` takes the node of a pod of a replica, `restart` deletes its leader, `nodes` adds nodes.
-`decode` and `minimum` apply the service with other replicas or another minimum, `scale` sets the
-replicas of the decode role's LeaderWorkerSet, and `lower` applies the PodGroup of fewer replicas.
-"""
+ROWS = Path(__file__).with_name("live_changes.yaml")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A service of one prefill replica of two pods and two decode replicas of four, and its life.
+    """A service and its life; `live_changes.yaml` describes the attributes."""
 
-    Attributes:
-        steps: What happens, one after the other.
-        minimum: Replicas that the gang needs; all without it.
-        nodes: Nodes at the beginning, each for one pod.
-        started: Bound pods of the replicas that are not whole at the beginning.
-    """
-
-    steps: tuple[Step, ...]
+    steps: Sequence[tuple[str, Any, Mapping[str, int]]]
     minimum: Mapping[str, int] | None = None
     required: str = "Any"
     nodes: int = 10
-    layouts: tuple[str, ...] = BOTH[:1]
+    layouts: Sequence[str] = ("PerReplica",)
     started: Mapping[str, int] | None = None
 
 
-def returns(task: str) -> Case:
-    return Case((("lose", task, {task: 0}), ("nodes", 1, {})), MINIMUM, layouts=BOTH)
-
-
-def takes_capacity(required: str, prefill: int) -> Case:
-    lost = {"decode-0": 0}
-    steps: tuple[Step, ...] = (
-        ("lose", "decode-0", lost),
-        # Three nodes were left free, and two more now: not enough for decode-0 and prefill-0.
-        ("restart", "prefill-0", {**lost, **({} if prefill else {"prefill-0": 0})}),
-        ("nodes", 1, {}),
-    )
-    return Case(steps, MINIMUM, required)
-
-
 CLAIMS: dict[str, list[Case]] = {
-    "All-or-nothing gang: a lost replica waits until the whole gang fits": [Case((
-        # LeaderWorkerSet makes the whole replica anew; its four pods would not all fit.
-        ("lose", "decode-1", NO_DECODE_1),
-        # Nor does another replica that restarts meanwhile get its own nodes back.
-        ("restart", "prefill-0", {"prefill-0": 0, "decode-1": 0}),
-        ("nodes", 1, {})), layouts=BOTH)],
-    "Partial gang: a lost replica returns with its node": [
-        returns("decode-1"), returns("decode-0"), returns("prefill-0")],
-    "Partial gang: an optional replica stands in for a lost one, except with LowestOrdinals": [
-        takes_capacity("Any", 2), takes_capacity("LowestOrdinals", 0)],
-    "Partial gang: a lost optional replica leaves capacity for a required one": [Case((
-        ("lose", "prefill-0", {"prefill-0": 0}), ("decode", 1, {})), MINIMUM)],
-    "Partial gang: scaling leaves the PodGroup and other replicas alone": [Case((
-        ("decode", 3, NO_DECODE_2), ("nodes", 4, {}), ("decode", 2, {})), MINIMUM)],
-    "All-or-nothing gang: scaling up with capacity restarts nothing": [Case((
-        ("decode", 3, {}),), nodes=14)],
-    "All-or-nothing gang: an unschedulable new replica blocks restarting ones": [Case((
-        ("decode", 3, NO_DECODE_2),
-        # Every node of the replica is there, and still its pods are not bound again.
-        ("restart", "prefill-0", {"prefill-0": 0, "decode-2": 0}),
-        ("decode", 2, {})), layouts=BOTH)],
-    "All-or-nothing gang: lowering the PodGroup before deleting a replica is harmless": [Case((
-        ("lower", 1, {}), ("decode", 1, {})))],
-    "Partial gang: an unschedulable minimum stops nothing that runs": [Case((
-        ("minimum", MINIMUM, NO_DECODE_1), ("minimum", ALL, NO_DECODE_1), ("nodes", 2, {})),
-        ALL, nodes=8, started={"prefill-0": 0, "decode-0": 0, "decode-1": 0})],
-    "Raising the minimum beyond capacity blocks restarting replicas": [Case((
-        ("minimum", ALL, NO_DECODE_1), ("restart", "prefill-0", {"prefill-0": 0, "decode-1": 0})),
-        MINIMUM, nodes=8, started=NO_DECODE_1)],
-    "PerRole: restarting replicas wait while the role is scaled below the minimum": [Case((
-        ("scale", 1, {}), ("restart", "prefill-0", {"prefill-0": 0}), ("scale", 2, {})),
-        layouts=BOTH[1:])],
-}  # fmt: skip
+    claim: [Case(**row) for row in rows]
+    for claim, rows in yaml.safe_load(ROWS.read_text(encoding="utf-8")).items()
+}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
 from e2e.live import PATIENCE, LiveService
+from e2e.objects import pod_spec
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
@@ -32,7 +33,6 @@ LAYOUTS = pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 
 @pytest.fixture(scope="module")
 def gangs() -> Iterator[Cluster]:
-    """Kubernetes 1.37 with its own gangs switched on, without Volcano."""
     with opened() as cluster:
         yield cluster
 
@@ -94,12 +94,11 @@ class NativeService(LiveService):
 
 
 def marker_pod(namespace: str) -> Object:
-    container = {"name": "main", "image": "registry.example.com/marker:1"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": "marker-", "namespace": namespace},
-        "spec": {"containers": [container], "nodeSelector": {CASE: namespace}},
+        "spec": pod_spec(nodeSelector={CASE: namespace}),
     }
 
 

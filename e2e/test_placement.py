@@ -65,7 +65,6 @@ def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
 
 
 def promised(found: Placement) -> Counter[tuple[str, str, str]]:
-    """The same as the placement says."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for record, args in zip(found.placed, found.services, strict=True):
         assert record is not None

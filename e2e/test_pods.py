@@ -27,8 +27,6 @@ STORIES = {
 }
 """The documents' stories, and the pods that clients are to reach."""
 
-ROUTED = sorted(inputs.DOCUMENTS.keys() - STORIES.keys())
-
 VARIANTS: dict[str, Object] = {
     "shared-subdomain": {"networkConfig": {"subdomainPolicy": "Shared"}},
     "unique-subdomain": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
@@ -60,7 +58,6 @@ VARIANTS: dict[str, Object] = {
 
 
 def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
-    """All pods of the service, once there are as many as planned."""
     selector = f"fusioninfer.io/service={plan.service}"
 
     def found() -> list[Object]:
@@ -73,7 +70,6 @@ def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]
 def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
     pods = pods_of(cluster, plan, namespace)
     checks.pods_are_as_planned(plan, namespace, pods)
-    checks.leaders_precede_workers(pods, cluster.list("apps/v1/StatefulSet", namespace))
     for replica in (each.name for role in plan.roles for each in role.replicas):
         # LWS_LEADER_ADDRESS is a name under this headless Service, which it has to have.
         (address,) = {
@@ -116,16 +112,6 @@ def test_service_selects_serving_leaders(
         pods_of(cluster, plan, "stories")
     service = cluster.get("v1/Service", stories[story].service, "stories")
     checks.selector_finds(service, cluster.pods("stories"), serving)
-
-
-@pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of the routing document")
-@pytest.mark.parametrize("name", ROUTED)
-def test_pods_behind_router_match_plan(cluster: Cluster, namespace: str, name: str) -> None:
-    plan = inputs.plan_of(inputs.DOCUMENTS[name])
-    sent = ("ServiceAccount", "PodGroup", "LeaderWorkerSet")
-    objects = [each for each in inputs.objects_of(plan) if each["kind"] in sent]
-    cluster.apply(inputs.with_namespace(objects, namespace))
-    assert_pods(cluster, plan, namespace)
 
 
 @pytest.mark.proves("The same with separate leader and worker templates, subdomains and subgroups")

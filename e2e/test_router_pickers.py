@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import urllib3
 
 from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
-from e2e.routers import IMAGES, PARENT, generated_picker, objects_of, routed
+from e2e.routers import IMAGES, generated_picker, objects_of, routed
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
-STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
-
-
-@pytest.mark.proves("Pickers v1.2.1 and v1.5.0 serve with every strategy's configuration")
-@VERSIONS
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_pickers_serve_with_generated_configuration(
-    cluster: Cluster, namespace: str, version: str, strategy: str
-) -> None:
-    picker = {"image": IMAGES[version]}
-    objects = objects_of(routed(namespace, strategy=strategy, endpointPicker=picker))
-    _apply_for_picker(cluster, objects)
-    with generated_picker(cluster, version, objects) as running:
-        running.wait_serving()
-
-
-@pytest.mark.proves("Pickers see exactly the leaders of a service")
-@VERSIONS
-def test_pickers_see_exactly_the_leaders(cluster: Cluster, namespace: str, version: str) -> None:
-    cluster.add_nodes(1)
-    manifest = routed(namespace, endpointPicker={"image": IMAGES[version]}, httproute=PARENT)
-    manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 3}
-    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
-    objects = objects_of(manifest)
-    neighbour = objects_of(routed(namespace, name="svc-2"))
-    cluster.apply([*objects, *neighbour])
-    leaders = {"svc-inference-0-0", "svc-inference-1-0"}
-    # 2 x 3 of ours, 2 of the neighbour's, and two pickers.
-    cluster.wait(
-        lambda: len(cluster.ready(namespace)) == 10,
-        60,
-        lambda: cluster.pods(namespace),
-    )
-    # Metrics tell which pods the picker has: they are let be read for that alone.
-    with generated_picker(cluster, version, [_metrics_open(each) for each in objects]) as running:
-        running.wait_serving()
-        cluster.wait(lambda: running.ready_pods() == leaders, message=running.metrics)
 
 
 @pytest.mark.proves("Several picker replicas elect a leader with the generated Role")
@@ -75,34 +36,25 @@ def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, versio
         _apply_for_picker(cluster, [*objects, *reader])
         with generated_picker(cluster, version, objects) as running:
             running.wait_serving()
-            token = _token(cluster, namespace, "scraper")
+            token = cluster.token_for(namespace, "scraper")
             answers = {
                 "scraper": _status_of_metrics(running.metrics_port, token),
                 "stranger": _status_of_metrics(running.metrics_port, None),
             }
         assert answers["scraper"] in asked, f"{mode}: {answers}"
         assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
-    cluster.delete("rbac.authorization.k8s.io/v1/ClusterRoleBinding", _reviewer(namespace))
+    cluster.delete(
+        "rbac.authorization.k8s.io/v1/ClusterRoleBinding", f"fusioninfer:{namespace}:svc-epp"
+    )
     for made in reader[1:]:
         cluster.delete(f"{made['apiVersion']}/{made['kind']}", made["metadata"]["name"])
 
 
 def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
-    """Applies what a picker needs and nothing else: its account, its rights and its pool."""
     kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "ClusterRole")
     cluster.apply(
         [manifest for manifest in objects if manifest["kind"] in (*kinds, "InferencePool")]
     )
-
-
-def _metrics_open(sent: Object) -> Object:
-    if sent["kind"] != "Deployment":
-        return sent
-    opened = copy.deepcopy(sent)
-    opened["spec"]["template"]["spec"]["containers"][0]["args"].append(
-        "--metrics-endpoint-auth=false"
-    )
-    return opened
 
 
 def _metrics_reader(namespace: str) -> list[Object]:
@@ -128,16 +80,6 @@ def _metrics_reader(namespace: str) -> list[Object]:
             "subjects": [account],
         },
     ]
-
-
-def _reviewer(namespace: str) -> str:
-    return f"fusioninfer:{namespace}:svc-epp"
-
-
-def _token(cluster: Cluster, namespace: str, account: str) -> str:
-    path = cluster.resource("v1/ServiceAccount").path(account, namespace, "token")
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(cluster.request("POST", path, request)["status"]["token"])
 
 
 def _status_of_metrics(port: int, token: str | None) -> int:

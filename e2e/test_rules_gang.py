@@ -44,14 +44,15 @@ def annotate(key: str, value: str) -> Any:
     return lambda holder: holder["metadata"].setdefault("annotations", {}).update({key: value})
 
 
-def pod_group(minimum: int | None = None, **decode: int) -> Change:
-    """Return a change of the PodGroup's minMember and of the decode role's subgroups."""
+def pod_group(minimum: int | None = None, **fields: int) -> Change:
+    """Return a change of the PodGroup's minMember and of its subgroups; of decode's, unless 0."""
 
     def edit(group: Object) -> None:
         if minimum is not None:
             group["spec"]["minMember"] = minimum
-        if decode:
-            group["spec"]["subGroupPolicy"][1].update(decode)
+        policies = group["spec"].get("subGroupPolicy", ())
+        for policy in policies[1 if minimum != 0 else 0 :]:
+            policy.update(fields)
 
     return in_pod_group(edit)
 
@@ -63,7 +64,6 @@ def other_scheduler() -> Object:
 
 
 def unplaceable(resources: Object) -> Object:
-    """Return the service with prefill pods of these resources that match no node."""
     manifest = prefill_decode()
     spec = manifest["spec"]["roles"][0]["template"]["spec"]
     spec["containers"][0]["resources"] = resources
@@ -83,6 +83,7 @@ class Case:
         nodes: Nodes of eight accelerators.
         racks: Labels the nodes with as many values of `rack`.
         only_leaders: Whether no worker is ever created.
+        phase: The PodGroup's at the end, where it matters.
     """
 
     bound: Mapping[str, int] | int
@@ -92,6 +93,7 @@ class Case:
     nodes: int = 10
     racks: int = 1
     only_leaders: bool = False
+    phase: str = ""
 
 
 TOPOLOGY = labels.LWS_EXCLUSIVE_TOPOLOGY
@@ -126,6 +128,10 @@ CASES = {
         NOTHING, pod_group(minSubGroups=3),
         (prefill_decode(minimum={"decode": 3}), "must be at most the role's replicas"),
         PARTIAL, nodes=14),
+    "With a minimum of 0 for every role the PodGroup completes at once": Case(
+        NOTHING, pod_group(0, minSubGroups=0),
+        (prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0"),
+        PARTIAL, nodes=0, phase="Completed"),
     "A subgroup size below the replica's splits replicas": Case(
         8, pod_group(4, subGroupSize=2), service=PARTIAL, nodes=8),
     "Pods without resource requests do not count in the gang": Case(
@@ -159,6 +165,8 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
         assert any(n not in (0, FULL[task]) for task, n in service.bound().items())
     else:
         service.becomes(case.bound)
+    if case.phase:
+        assert (service.pod_group() or {})["status"]["phase"] == case.phase
 
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
@@ -169,18 +177,3 @@ def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, name
     service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))
     service.becomes(FULL)
     assert {p["metadata"]["name"] for p in service.pods() if "affinity" in p["spec"]} == LEADERS
-
-
-@pytest.mark.proves("With a minimum of 0 for every role the PodGroup completes at once")
-def test_minimum_of_zero_completes_the_pod_group(cluster: Cluster, namespace: str) -> None:
-    rejected(prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0")
-
-    def nothing(group: Object) -> None:
-        group["spec"]["minMember"] = 0
-        for policy in group["spec"]["subGroupPolicy"]:
-            policy["minSubGroups"] = 0
-
-    service = LiveService(cluster, namespace, PARTIAL)
-    service.apply(change=in_pod_group(nothing))
-    service.becomes(NOTHING)
-    assert (service.pod_group() or {})["status"]["phase"] == "Completed"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
-from e2e.rejections import Change, in_templates, rejected
+from e2e.rejections import Change, rejected
 
 
 def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
@@ -17,10 +15,6 @@ def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
     suffix = len(f"-role-{replicas - 1}")
     role = inputs.role("role", "worker", replicas, nodes, gpus=0)
     return inputs.service("s" * (length - suffix), role, gangPolicy={"mode": "Off"})
-
-
-def renamed(manifest: Object, name: str) -> Object:
-    return {**manifest, "metadata": {"name": name}}
 
 
 TRIES = "mnopqrstuvwx"
@@ -98,64 +92,3 @@ def test_equal_lws_names_take_over_pods(cluster: Cluster, namespace: str) -> Non
     cluster.wait(mine.pods)
     LiveService(cluster, namespace, second).apply()
     cluster.wait(lambda: not mine.pods(), message=mine.pods)
-
-
-@pytest.mark.proves("The API server rejects service names that are not DNS-1035 labels")
-@pytest.mark.parametrize("name", ["1svc", "Svc", "svc_a", "svc.a", "-svc"])
-def test_server_rejects_names_that_are_not_labels(
-    cluster: Cluster, namespace: str, name: str
-) -> None:
-    plain = inputs.service("svc", inputs.role("r", "worker", gpus=0))
-    rejected(renamed(plain, name), "must be a name of a-z")
-    objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(plain)), namespace)
-    for manifest in objects:
-        wrong = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
-        with pytest.raises(Exception, match=r"(?i)invalid"):
-            cluster.apply([wrong], dry_run=True)
-
-
-def labelled(manifest: Object, key: str, value: str) -> Change:
-    """Demand that a label in the user's template is rejected; return a change that adds it."""
-    changed = copy.deepcopy(manifest)
-    changed["spec"]["roles"][0]["template"]["metadata"] = {"labels": {key: value}}
-    rejected(changed, "is set by fusioninfer-pulumi")
-    return in_templates(
-        lambda template: template["metadata"].setdefault("labels", {}).update({key: value})
-    )
-
-
-@pytest.mark.proves("LeaderWorkerSet overwrites its own labels, or never becomes Available")
-@pytest.mark.parametrize("key", ["name", "worker-index", "template-revision-hash", "group-index"])
-def test_label_of_leader_worker_set_is_overwritten_or_breaks_availability(
-    cluster: Cluster, namespace: str, key: str
-) -> None:
-    label = f"leaderworkerset.sigs.k8s.io/{key}"
-    service = LiveService(
-        cluster, namespace, inputs.service("svc", inputs.role("inference", "worker", gpus=1))
-    )
-    cluster.add_nodes(1)
-    service.apply(change=labelled(service.manifest, label, "5"))
-    cluster.wait(
-        lambda: any(
-            "readyReplicas" in (each or {}).get("status", {}) for each in service.lws().values()
-        )
-    )
-    cluster.settle(10)
-    lost = all(pod["metadata"]["labels"][label] != "5" for pod in service.pods())
-    (role,) = service.status()["components"].values()
-    assert lost or role["readyReplicas"] == 0
-    assert lost == (key != "group-index")
-
-
-@pytest.mark.proves("Overriding the library's labels breaks the gang")
-def test_overridden_replica_index_breaks_gang(cluster: Cluster, namespace: str) -> None:
-    cluster.add_nodes(7)
-    partial = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
-    service = LiveService(cluster, namespace, partial)
-    service.apply(change=labelled(partial, "fusioninfer.io/replica-index", "0"))
-    cluster.wait(lambda: len(service.pods()) == 10, message=service.pods)
-    cluster.settle(10)
-    # Eight decode pods are one subgroup of size four: what runs is not whole replicas.
-    bound = [pod["metadata"]["name"] for pod in cluster.bound(namespace)]
-    replicas = [sum(name.startswith(f"svc-decode-{i}") for name in bound) for i in range(2)]
-    assert replicas not in ([4, 0], [0, 4]), bound

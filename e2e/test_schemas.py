@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
-from e2e.catalog import manifests
 from e2e.harness import ApiError, Cluster
 from e2e.inputs import ROOT
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.schema_check import object_findings
 from tests.gateway_rules import (
-    EXPERIMENTAL_BY_SERVER,
     GATEWAYS_BY_SERVER,
     ROUTES_BY_SERVER,
-    TAKEN_EXPERIMENTAL,
     TAKEN_GATEWAYS,
     TAKEN_ROUTES,
 )
@@ -35,7 +29,6 @@ def test_tables_match_pinned_modules(tool: str) -> None:
 
 
 def rejection(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
-    """Why the API server rejects an object of the Gateway API, None if it takes it."""
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert errors(object_findings(manifest)) == []
@@ -59,61 +52,3 @@ def test_server_agrees_on_routes_and_gateways(
     cluster: Cluster, kind: str, spec: dict[str, Any], *, accepted: bool
 ) -> None:
     assert (rejection(cluster, kind, spec) is None) == accepted
-
-
-@pytest.fixture(scope="module")
-def experimental() -> Iterator[Cluster]:
-    """An API server with HTTPRoute as the experimental channel of the Gateway API has it."""
-    with Cluster(()) as started:
-        (file,) = manifests("gateway-api", "experimental")
-        (definition,) = yaml.safe_load_all(file.read_text(encoding="utf-8"))
-        started.apply([definition])
-        # Pulled in within a second or two: until then the fields are unknown.
-        taken, ends = TAKEN_EXPERIMENTAL[0], time.monotonic() + 30
-        while rejection(started, "HTTPRoute", taken) is not None:
-            assert time.monotonic() < ends, rejection(started, "HTTPRoute", taken)
-            time.sleep(0.2)
-        yield started
-
-
-@pytest.mark.parametrize(
-    ("spec", "accepted"),
-    [
-        *((spec, False) for spec, *_ in EXPERIMENTAL_BY_SERVER),
-        *((spec, True) for spec in TAKEN_EXPERIMENTAL),
-    ],
-)
-def test_server_agrees_on_experimental_fields(
-    experimental: Cluster, spec: dict[str, Any], *, accepted: bool
-) -> None:
-    assert (rejection(experimental, "HTTPRoute", spec) is None) == accepted
-
-
-@pytest.mark.parametrize(
-    ("fields", "output"),
-    [
-        ({"env": [{"name": "A"}, {"name": "A"}]}, "duplicate entries for key"),
-        (
-            {"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]},
-            "duplicate entries for key",
-        ),
-        ({"args": None}, "must be of type array"),
-        ({"resuorces": {}}, "field not declared in schema"),
-    ],
-)
-def test_leader_worker_set_is_stricter_than_pod(
-    cluster: Cluster, fields: dict[str, Any], output: str
-) -> None:
-    """Why they are rejected; a null is left out instead."""
-    container = {"name": "a", "image": "i", **fields}
-    manifest = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "x"},
-        "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": {
-            "spec": {"containers": [container]}}}},
-    }  # fmt: skip
-    with pytest.raises(ApiError) as rejected:
-        cluster.apply([manifest], namespace="default", dry_run=True)
-    assert output in str(rejected.value)
-    assert object_findings(manifest)

@@ -52,7 +52,6 @@ def _applied(api: KubernetesApi, template: Object) -> Object:
 
 
 def answers(cluster: Cluster) -> dict[str, Object]:
-    """Answers of each sort, as the fast tests read them."""
     api = KubernetesApi(str(cluster.kubeconfig), None)
     nobody = KubernetesApi(
         str(cluster.kubeconfig_for("system:serviceaccount:default:default")), None
@@ -80,7 +79,6 @@ def test_recorded_answers_match_server(cluster: Cluster, request: pytest.Fixture
 
 
 def said(cluster: Cluster, manifest: Object) -> list[Finding]:
-    """What is said of a service, but for kinds that are not installed."""
     api = KubernetesApi(str(cluster.kubeconfig), None)
     (found,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
     return [finding for finding in found if finding.rule != "kind-not-installed"]
@@ -143,12 +141,3 @@ def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None
         ("roles[0].template", Severity.ERROR)
     ]
     assert "the integer value of priority (10) must not be provided" in rejected[0].message
-
-
-@pytest.mark.proves("No object or pod of the documents is rejected")
-@pytest.mark.parametrize("name", sorted(inputs.DOCUMENTS))
-def test_check_server_accepts_documents(cluster: Cluster, namespace: str, name: str) -> None:
-    plan = inputs.plan_of(inputs.DOCUMENTS[name])
-    api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = check_on_api_server(api, [plan.in_namespace(namespace)], seconds=60)
-    assert [each for each in found if each.severity is Severity.ERROR] == []

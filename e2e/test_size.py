@@ -22,7 +22,7 @@ from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
 from fusioninfer_capacity.proposals import Place, Proposal
 from fusioninfer_capacity.proposals import room as room_of
-from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi import load
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading import load_inventory
@@ -98,21 +98,3 @@ def test_size_computes_schedulable_replicas(cluster: Cluster, namespace: str) ->
     bound(cluster, namespace, "h100", room)
     cluster.settle(5)
     assert len(cluster.bound(namespace)) == room
-
-
-@pytest.mark.proves("Prefill and decode from `size` are scheduled as one gang")
-def test_prefill_and_decode_are_one_gang(cluster: Cluster, namespace: str) -> None:
-    model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
-    assert model is not None
-    wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
-    layout = next(fitting(wish))
-    place = Place(STOCK.pools[0], room_of(STOCK.pools[0], layout))
-    proposal = Proposal(layout, place, replicas=4, prefillers=2)
-    manifest = sizing.manifest(wish, proposal, STOCK)
-    # The router's objects are no pods of the gang.
-    manifest["spec"]["roles"] = manifest["spec"]["roles"][1:]
-    service = service_of(manifest, namespace)
-    assert plan_service(service).gang is not None
-    add(cluster, STOCK)
-    run(cluster, namespace, [service])
-    bound(cluster, namespace, "h100", 6)

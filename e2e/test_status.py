@@ -1,17 +1,118 @@
-"""The status says of the live objects what a person would say."""
+"""The status says of the live objects what a person would say.
+
+`--write-transcripts` writes live objects and their status for the fast tests.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e import inputs, routers
 from e2e.engine.gateway import GatewayStandIn
 from e2e.harness import Cluster, Object
-from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW, UNPULLABLE
-from e2e.live import LiveService
-from e2e.transcripts import FOLDER, Life
+from e2e.harness.stages import SLOW, UNPULLABLE
+from e2e.live import PATIENCE, LiveService
+from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+
+FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
+
+
+class Life:
+    """A service's life, stage by stage."""
+
+    def __init__(self, service: LiveService) -> None:
+        self.service = service
+        self.stages: list[Object] = []
+
+    def stage(
+        self,
+        name: str,
+        active: str,
+        roles: Mapping[str, str],
+        *,
+        failures: Mapping[str, str] | None = None,
+        stored: list[Object] | None = None,
+    ) -> ServiceStatus:
+        """Wait until the library says what a person would say, and record it.
+
+        Args:
+            name: What has happened.
+            active: The condition Active and its reason, as in `True Partial`.
+            roles: `phase ready/desired` by role.
+            failures: What pods show to have failed, by LeaderWorkerSet.
+            stored: Objects to read instead of the live ones.
+
+        Returns:
+            The status.
+        """
+        seen: Object = {}
+
+        def look() -> bool:
+            seen.update(self._look(failures, stored))
+            output = seen["status"]
+            condition = next(c for c in output["conditions"] if c["type"] == "Active")
+            phases = {
+                role: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
+                for role, each in output["components"].items()
+            }
+            seen["said"] = (f"{condition['status']} {condition['reason']}", phases)
+            return bool(seen["said"] == (active, dict(roles)))
+
+        self.service.cluster.wait(look, PATIENCE, lambda: (name, seen))
+        del seen["said"]
+        self.stages.append({"stage": name, **seen})
+        status: ServiceStatus = seen["status"]
+        return status
+
+    def _look(self, failures: Mapping[str, str] | None, stored: list[Object] | None) -> Object:
+        if stored is None:
+            lws, group = self.service.lws(), self.service.pod_group()
+        else:
+            group = next((each for each in stored if each["kind"] == "PodGroup"), None)
+            kind = "LeaderWorkerSet"
+            lws = {e["metadata"]["name"]: e for e in stored if e["kind"] == kind}
+        plan = self.service.plan
+        shown: Object = {
+            "service": self.service.manifest,
+            "sets": {name: _kept(each) for name, each in lws.items()},
+            "podGroup": _kept(group),
+        }
+        if failures:
+            shown["failures"] = dict(failures)
+        routing = self.service.routing()
+        if routing:
+            shown["routing"] = {name: _kept(each) for name, each in routing.items()}
+        status = service_status(plan, {**lws, plan.service: group, **routing}, failures)
+        # What is cut off must not matter.
+        live = {**shown["sets"], plan.service: shown["podGroup"], **shown.get("routing", {})}
+        assert status == service_status(plan, live, failures)
+        return {**shown, "status": status}
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        comment = "# Recorded on the real components by e2e/test_status.py --write-transcripts\n"
+        text = yaml.safe_dump(
+            self.stages, sort_keys=False, width=100, allow_unicode=True, default_flow_style=None
+        )
+        path.write_text(comment + text, encoding="utf-8")
+
+
+def _kept(each: Object | None) -> Object | None:
+    if each is None:
+        return None
+    metadata = {
+        key: each["metadata"][key]
+        for key in ("name", "generation", "deletionTimestamp")
+        if key in each["metadata"]
+    }
+    kept: Object = {"metadata": metadata}
+    return {**kept, "status": each["status"]} if "status" in each else kept
+
 
 MINIMUM = {"prefill": 1, "decode": 1}
 DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
@@ -22,12 +123,6 @@ def behaving(manifest: Object, role: int, **annotations: str) -> Object:
     output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
     changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}
     return changed
-
-
-def test_behaviour_keys_match_stages() -> None:
-    changed = behaving(inputs.service("svc", inputs.role("a", "worker")), 0, behaviour="", delay="")
-    annotations = changed["spec"]["roles"][0]["template"]["metadata"]["annotations"]
-    assert set(annotations) == {BEHAVIOUR, DELAY}
 
 
 def update(service: LiveService, manifest: Object, *names: str) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from told import without_rules
+from yaml_files import read
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs" / "ci"
-GITHUB = yaml.safe_load((DOCS / "github-actions.yml").read_text(encoding="utf-8"))
-GITLAB = yaml.safe_load((DOCS / "gitlab-ci.yml").read_text(encoding="utf-8"))
+GITHUB = read(DOCS / "github-actions.yml")
+GITLAB = read(DOCS / "gitlab-ci.yml")
 MARK = "<!-- fusioninfer-pulumi diff -->"
 
 
@@ -265,7 +265,7 @@ def test_findings_and_the_plan_are_shown(repository: Path) -> None:
     assert all(not line or line.startswith("    ") for line in lines)
 
 
-OWN = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+OWN = read(ROOT / ".github/workflows/ci.yml")
 
 
 def test_the_projects_own_workflow_runs_targets_that_exist() -> None:

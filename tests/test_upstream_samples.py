@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 from importers.tests.kserve_samples import config, llm, pod
+from importers.tests.kthena_samples import role as kthena_role
+from importers.tests.kthena_samples import server, serving
 
 TOOL = Path(__file__).parents[1] / "tools" / "upstream_samples.py"
 FIXTURES = """
@@ -44,10 +46,9 @@ def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
     documents = {
         "good": [llm(baseRefs=[{"name": "base"}])],
         "base": [config()],
-        "lossy": [
-            llm(name, router={"route": {}, "scheduler": {"tokenizer": {}}}) for name in ("a", "b")
-        ],
+        "lossy": [llm(name, router={"route": {}, "ingress": {}}) for name in ("a", "b")],
         "bad": [llm("bad", template=pod(gpus=1, image="vllm/vllm-openai:v0.11.0", **command))],
+        "documented": [llm("documented", baseRefs=[{"name": "elsewhere"}])],
         "invalid": [llm("invalid", replicas=-1)],
     }
     for name, items in documents.items():
@@ -62,10 +63,27 @@ def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
         "good": "as is",
         "lossy": "with --allow-lossy",
         "bad": "rejected",
+        "documented": "rejected as documented",
         "invalid": "also rejected by the system itself",
         "model + pods": "with warnings",
     }
     assert sys.modules["pytest"].__name__ == "pytest"
     lines = list(module.tables(judged))
-    assert "| KServe | LLMInferenceService, files | 1 | 0 | 2 | 1 | 1 |" in lines
-    assert any("`scheduler.tokenizer`: is not supported" in line for line in lines)
+    assert "| KServe | LLMInferenceService, files | 1 | 0 | 2 | 1 | 1 | 1 | 25 % |" in lines
+    assert any("`router.ingress`: is not supported" in line for line in lines)
+
+
+def test_prefill_labels_tell_which_workload_a_server_selects() -> None:
+    module = tool()
+    name, role = "modelserving.volcano.sh/name", "modelserving.volcano.sh/role"
+    pair, single = (
+        serving(*(kthena_role(each) for each in names), name=service)
+        for service, names in (("pair", ("first", "second")), ("single", ("server",)))
+    )
+    group = {"groupKey": "g", "prefillLabels": {role: "first"}, "decodeLabels": {role: "second"}}
+    for labels, group_labels, selected in (
+        ({"modelserving.volcano.sh/entry": "true"}, group, pair),
+        ({name: "single"}, None, single),
+    ):
+        selecting = server(labels=labels, **({"pdGroup": group_labels} if group_labels else {}))
+        assert list(module._related(selecting, [single, pair])) == [selecting, selected]

@@ -47,7 +47,6 @@ class GatewayStandIn(StandIn):
         self._stop = threading.Event()
 
     def work(self) -> None:
-        """Look at everything, ten times a second."""
         while not self._stop.wait(0.1):
             routes = self.cluster.list(ROUTES, self.namespace)
             for kind in (GATEWAYS, ROUTES, POOLS):

@@ -50,7 +50,6 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 def missing() -> list[str]:
-    """Programs of the engine that are not on PATH."""
     return [name for name in PROGRAMS if shutil.which(name) is None]
 
 
@@ -70,6 +69,11 @@ class CommandResult:
         """Fail with the end of the output if the command succeeded."""
         assert self.status != 0, self.text[-6000:]
         return self
+
+    def diagnostics(self) -> list[str]:
+        """Return what a failed command says in the end, line by line."""
+        lines = self.assert_failed().text.split("Diagnostics:")[1].splitlines()
+        return [line.strip().removeprefix("error: ") for line in lines]
 
 
 class Project:
@@ -189,7 +193,6 @@ class Project:
         return resources
 
     def json(self, *words: str, **environment: str) -> Any:
-        """Calls the command line and reads what it prints as JSON."""
         told = self.run(*words, **environment).assert_succeeded()
         starts = [at for at in (told.text.find("{"), told.text.find("[")) if at >= 0]
         value, _ = json.JSONDecoder().raw_decode(told.text[min(starts) :])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from e2e import inputs
 from e2e.engine.project import Project
 from e2e.harness import Cluster
 from e2e.harness.pods import is_ready, leaders
@@ -85,17 +86,10 @@ def service(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": namespace, **(metadata or {})},
-        "spec": {
-            "rollout": QUICK,
-            "wait": QUICK,
-            **spec,
-            "roles": [dict(each) for each in roles],
-        },
-    }
+    made = inputs.service(name, *map(dict, roles))
+    made["metadata"] |= {"namespace": namespace, **(metadata or {})}
+    made["spec"] |= {"rollout": QUICK, "wait": QUICK, **spec}
+    return made
 
 
 class Stack(Project):
@@ -114,7 +108,6 @@ class Stack(Project):
         self.deploy_services(self.service(*roles, **spec))
 
     def deploy_services(self, *services: Mapping[str, Any]) -> None:
-        """Make these services the program, and update."""
         self.write(*services)
         self.up().assert_succeeded()
 
@@ -164,7 +157,6 @@ class Stack(Project):
         return {name: each["metadata"]["uid"] for name, each in self.lws().items()}
 
     def images(self) -> dict[str, str]:
-        """Return the image tag in each LeaderWorkerSet's template."""
         return {
             name: tag_of(each["spec"]["leaderWorkerTemplate"]["workerTemplate"])
             for name, each in self.lws().items()

@@ -20,17 +20,11 @@ def service(namespace: str, image: str = "registry.example/engine:1") -> dict[st
     """Return two replicas of two nodes: LeaderWorkerSets, a gang and a Service."""
     role = inputs.role("serve", "worker", 2, 2)
     role["template"]["spec"]["containers"][0]["image"] = image
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        # There are no EndpointSlices here for the provider to wait for (e2e/README.md).
-        "metadata": {
-            "name": "svc",
-            "namespace": namespace,
-            "annotations": {"pulumi.com/skipAwait": "true"},
-        },
-        "spec": {"roles": [role]},
-    }
+    made = inputs.service("svc", role)
+    # There are no EndpointSlices here for the provider to wait for (e2e/README.md).
+    annotations = {"pulumi.com/skipAwait": "true"}
+    made["metadata"] |= {"namespace": namespace, "annotations": annotations}
+    return made
 
 
 def write(stack: Stack, args: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import CommandResult
 from e2e.engine.services import TWO_NODES, Stack, role
 
 SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
-
-
-def said(result: CommandResult) -> list[str]:
-    assert result.status != 0
-    lines = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
-    return [line.removeprefix("error: ") for line in lines]
 
 
 @pytest.mark.proves(
@@ -25,13 +18,13 @@ def test_failing_image_is_reported(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(), **SHORT)
     stack.write(stack.service(role(tag="2", behaviour="unpullable"), **SHORT))
-    lines = said(stack.up())
+    lines = stack.up().diagnostics()
     assert (
         "pod svc-serve-2-0: container engine: ImagePullBackOff: Back-off pulling image "
         '"registry.example/engine:2"'
     ) in lines
     stack.write(stack.service(role(tag="3", behaviour="crashing"), **SHORT))
-    lines = said(stack.up())
+    lines = stack.up().diagnostics()
     (crashed,) = [line for line in lines if line.startswith("pod svc-serve-2-0: ")]
     assert "CrashLoopBackOff" in crashed
     assert "exit code 1 (Error), restarted 1 time" in crashed
@@ -43,7 +36,7 @@ def test_failing_image_is_reported(stack: Stack) -> None:
 def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(3)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
-    lines = said(stack.up())
+    lines = stack.up().diagnostics()
     (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
     assert "gang unschedulable" in group
 
@@ -62,6 +55,6 @@ def test_update_without_permissions_is_rejected(stack: Stack) -> None:
     stack.cluster.wait(lambda: stack.ready() == {"serve": 3}, 60, "replicas")
     before = stack.pods()
     stack.write(stack.service(role(tag="2"), **SHORT))
-    lines = said(stack.up())
+    lines = stack.up().diagnostics()
     assert any(f"the cluster cannot be read: {unread}" in line for line in lines), lines
     assert stack.pods() == before

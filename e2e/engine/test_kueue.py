@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.catalog import tool
 from e2e.engine.project import CommandResult
 from e2e.engine.services import SETS, TWO_NODES, Stack, role
-from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster
-from e2e.test_kueue import QUEUE, open_queue
+from e2e.harness import Cluster
+from e2e.test_kueue import QUEUE, open_queue, queues
+
+__all__ = ["queues"]
 
 BACKEND: dict[str, Any] = {
     "schedulingStrategy": {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
 }
 #: For updates that are to fail.
 SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s"}}
-
-
-@pytest.fixture(scope="module")
-def queues() -> Iterator[Cluster]:
-    if not tool("kueue").is_built:
-        pytest.skip("Kueue is not built: python -m e2e.build_tools --only kueue")
-    with Cluster({LWS, KUBE_SCHEDULER, KWOK, KUEUE}) as started:
-        yield started
-
-
-def lines(result: CommandResult) -> list[str]:
-    assert result.status != 0
-    said = [line.strip() for line in result.text.split("Diagnostics:")[1].splitlines()]
-    return [line.removeprefix("error: ") for line in said]
 
 
 @pytest.mark.long
@@ -57,7 +43,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     assert least["serve"] >= 1
     assert stack.images() == {"svc-serve-0": "2", "svc-serve-1": "2"}
 
-    result = lines(up("2", replicas=3, **SHORT))
+    result = up("2", replicas=3, **SHORT).diagnostics()
     (waits,) = [line for line in result if "LocalQueue" in line]
     assert waits.startswith(
         "LeaderWorkerSet svc-serve-2: waits in the LocalQueue of Kueue: couldn't assign flavors"
@@ -67,7 +53,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     up("2").assert_succeeded()
     assert stack.ready() == {"serve": 2}
 
-    result = lines(up("3", behaviour="unpullable", **SHORT))
+    result = up("3", behaviour="unpullable", **SHORT).diagnostics()
     assert any(
         line.startswith("pod svc-serve-")
         and "container engine: ImagePullBackOff" in line

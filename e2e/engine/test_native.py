@@ -7,24 +7,19 @@ from typing import Any
 
 import pytest
 
-from e2e.catalog import tool
 from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
-from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster
+from e2e.harness import Cluster
+from e2e.test_native import POD_GROUP, opened
 
 pytestmark = pytest.mark.long
 
-KUBERNETES = "kubernetes-1.37"
-GROUP = "scheduling.k8s.io/v1beta1/PodGroup"
 NATIVE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"backend": "Native"}}}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Kubernetes 1.37 with its own gangs switched on, without Volcano."""
-    if not tool(KUBERNETES).is_built:
-        pytest.skip(f"Kubernetes 1.37 is not built: python -m e2e.build_tools --only {KUBERNETES}")
-    gates = {"GenericWorkload": True}
-    with Cluster({LWS, KUBE_SCHEDULER, KWOK}, kubernetes=KUBERNETES, gates=gates) as started:
+    with opened() as started:
         yield started
 
 
@@ -38,7 +33,7 @@ def pair(namespace: str, decode: int = 2, tag: str = "1", **spec: Any) -> dict[s
 
 
 def least(stack: Stack) -> int:
-    group = stack.cluster.get(GROUP, "svc", stack.namespace)
+    group = stack.cluster.get(POD_GROUP, "svc", stack.namespace)
     return int(group["spec"]["schedulingPolicy"]["gang"]["minCount"])
 
 
@@ -77,7 +72,7 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
 
     stack.down().assert_succeeded()
     stack.cluster.wait(
-        lambda: not stack.cluster.list(GROUP, stack.namespace), 60, "the PodGroup is gone"
+        lambda: not stack.cluster.list(POD_GROUP, stack.namespace), 60, "the PodGroup is gone"
     )
 
 

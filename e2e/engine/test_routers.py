@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from e2e.disaggregated import disaggregated
 from e2e.engine.services import QUICK, Stack, rendered, role, router, state_objects
+from e2e.routers import disaggregated
 
 
 @pytest.mark.core

@@ -76,7 +76,6 @@ class Traffic(StandIn):
         return Counter(each.error for each in self.sent if each.error)
 
     def work(self) -> None:
-        """Reads what leads where, while clients ask."""
         with ExitStack() as engines:
             clients = [threading.Thread(target=self._ask) for _ in range(2)]
             self._read(engines)
@@ -169,7 +168,6 @@ class Traffic(StandIn):
 
 
 def services(sent: Sequence[Sent]) -> Counter[str]:
-    """How many requests pods of each service answered."""
     return Counter(each.service for each in sent if not each.error)
 
 

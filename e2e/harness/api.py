@@ -7,7 +7,6 @@ field validation, server-side apply, other users) and none of the typed models.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -22,10 +21,9 @@ from e2e.harness.resources import Discovery, Object, Resource
 Objects = list[Object]
 T = TypeVar("T")
 
-FIELD_MANAGER = "fusioninfer-e2e"
+STRICT = {"fieldManager": "fusioninfer-e2e", "fieldValidation": "Strict"}
+DRY_RUN = {"dryRun": "All"}
 POLL_SECONDS = 0.1
-
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 PATCH_TYPES = {
     "apply": "application/apply-patch+yaml",
@@ -84,25 +82,12 @@ class Client:
         Raises:
             ApiError: If the server rejects.
         """
-        decoded: Object = json.loads(self._send(method, path, body, params, headers))
-        return decoded
-
-    def text(self, path: str) -> str:
-        return self._send("GET", path, None, None, None).decode()
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-    ) -> bytes:
         sent = {**self._pool.headers, "Content-Type": "application/json", **(headers or {})}
         url = f"{self.server}{path}"
         if params:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
-        payload = None if body is None else _json(body)
+        # Server-side apply reads YAML, in which a surrogate pair is none.
+        payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         answer = self._pool.request(method, url, body=payload, headers=sent)
         if answer.status >= 400:
             try:
@@ -110,7 +95,11 @@ class Client:
             except ValueError:
                 rejection = {"message": answer.data.decode(errors="replace")}
             raise ApiError(answer.status, rejection)
-        return answer.data
+        decoded: Object = json.loads(answer.data)
+        return decoded
+
+    def text(self, path: str) -> str:
+        return self._pool.request("GET", f"{self.server}{path}").data.decode()
 
     def resource(self, kind: str) -> Resource:
         """Where the objects of a kind are; LookupError if the server has no such kind."""
@@ -121,40 +110,32 @@ class Client:
         manifests: Iterable[Mapping[str, Any]],
         *,
         namespace: str | None = None,
-        strict: bool = True,
         dry_run: bool = False,
     ) -> Objects:
         """Server-side apply, in order; return the objects as the server stores them.
 
         Args:
-            manifests: Whole objects.
+            manifests: Whole objects; fields that the server does not know are rejected.
             namespace: For those that name none and belong in one.
-            strict: Reject fields that the server does not know instead of dropping them.
             dry_run: Go through validation, webhooks and defaults, and store nothing.
         """
-        params = {"force": "true", **_write_params(strict=strict, dry_run=dry_run)}
         return [
             self.request(
                 "PATCH",
                 self._path_of(manifest, namespace, named=True),
                 manifest,
-                params=params,
+                params={**STRICT, "force": "true", **(DRY_RUN if dry_run else {})},
                 headers={"Content-Type": PATCH_TYPES["apply"]},
             )
             for manifest in manifests
         ]
 
     def create(
-        self,
-        manifest: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        strict: bool = True,
-        dry_run: bool = False,
+        self, manifest: Mapping[str, Any], *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
         """Create one object; its name may be a generateName."""
-        params = _write_params(strict=strict, dry_run=dry_run)
         path = self._path_of(manifest, namespace, named=False)
+        params = {**STRICT, **(DRY_RUN if dry_run else {})}
         return self.request("POST", path, manifest, params=params)
 
     def _path_of(self, manifest: Mapping[str, Any], namespace: str | None, *, named: bool) -> str:
@@ -167,7 +148,6 @@ class Client:
         return resource.path(name, own_namespace)
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
-        """Read one object; ApiError 404 if it is not there."""
         return self.request("GET", self.resource(kind).path(name, namespace))
 
     def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
@@ -203,21 +183,15 @@ class Client:
             "PATCH",
             self.resource(kind).path(name, namespace, subresource),
             patch,
-            params={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
+            params=STRICT,
             headers={"Content-Type": PATCH_TYPES[patch_type]},
         )
 
     def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: str = "Background",
-        now: bool = False,
+        self, kind: str, name: str, namespace: str | None = None, *, now: bool = False
     ) -> None:
         """Delete one object if it is there; `now` leaves it no grace period."""
-        options: Object = {"propagationPolicy": propagation}
+        options: Object = {"propagationPolicy": "Background"}
         if now:
             options["gracePeriodSeconds"] = 0
         try:
@@ -227,11 +201,9 @@ class Client:
                 raise
 
     def pods(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods of a namespace, sorted by name."""
         return self.list("v1/Pod", namespace, selector)
 
     def bound(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods that have a node."""
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
     def ready(self, namespace: str, selector: str | None = None) -> Objects:
@@ -268,17 +240,3 @@ class Client:
                 said = message() if callable(message) else message
                 raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
             time.sleep(POLL_SECONDS)
-
-
-def _json(body: Any) -> bytes:
-    """Write JSON that is also YAML to the server, which reads server-side apply as such.
-
-    A surrogate pair is none, and what YAML calls unprintable has to be escaped.
-    """
-    text = json.dumps(body, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
-
-
-def _write_params(*, strict: bool, dry_run: bool) -> dict[str, str]:
-    params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
-    return {**params, "dryRun": "All"} if dry_run else params

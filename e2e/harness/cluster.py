@@ -28,7 +28,6 @@ from e2e.harness.control_plane import (
     start_controller_manager,
     start_etcd,
 )
-from e2e.harness.nodes import node
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
 from e2e.harness.resources import Object
@@ -42,15 +41,14 @@ CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
 class Cluster(Lifetime, Client):
     """A running cluster: a client in the name of its administrator, and its life.
 
-    Use it as a context manager. Leaving the context ends every program by its process id; a
-    watchdog does so if this process is killed.
+    Use it as a context manager. Leaving the context ends every program by its process id; the
+    kernel does so if this process is killed.
     """
 
     def __init__(
         self,
         components: Collection[str] = parts.COMPONENTS,
         *,
-        schedule_period: str = "200ms",
         lws: str = "lws-0.9",
         kubernetes: str = "kubernetes",
         plugins: Sequence[str] = (),
@@ -63,7 +61,6 @@ class Cluster(Lifetime, Client):
         Args:
             components: Which of COMPONENTS, and Kueue, to start with etcd, API server and
                 controllers.
-            schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
             kubernetes: Which Kubernetes of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler in addition to the usual ones.
@@ -77,7 +74,6 @@ class Cluster(Lifetime, Client):
             raise ValueError(f"no components {sorted(unknown)}: {sorted(known)}")
         self.components = frozenset(components)
         self.startup_seconds = 0.0
-        self._schedule_period = schedule_period
         self._lws = lws
         self._kubernetes = kubernetes
         self._plugins = tuple(plugins)
@@ -88,7 +84,6 @@ class Cluster(Lifetime, Client):
         self._stack = ExitStack()
 
     def open(self) -> None:
-        """Start all programs."""
         started = time.monotonic()
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
@@ -103,7 +98,7 @@ class Cluster(Lifetime, Client):
             super().__init__(
                 self._plane.server, certificates.authority, self._plane.tokens["admin"]
             )
-            self.programs = Programs(self._log_directory(), remove=[self.directory])
+            self.programs = Programs(self._log_directory())
             stack.enter_context(self.programs)
             self._start()
             self._stack = stack.pop_all()  # all went well: what was begun ends with close()
@@ -150,10 +145,10 @@ class Cluster(Lifetime, Client):
             ports = self._take_ports(2)
             waits.append(parts.start_lws(programs, plane, self, ports, self._lws))
         if parts.VOLCANO in self.components:
-            ports, period = self._take_ports(2), self._schedule_period
+            ports = self._take_ports(2)
             self._volcano_metrics = ports[1]
             started = parts.start_volcano(
-                programs, plane, self, ports, period, self._plugins, self._arguments
+                programs, plane, self, ports, self._plugins, self._arguments
             )
             waits.append(started)
         if parts.KUEUE in self.components:
@@ -277,9 +272,12 @@ class Cluster(Lifetime, Client):
         if not subject.startswith("system:serviceaccount:"):
             return self._plane.tokens["admin"], subject
         namespace, name = subject.split(":")[2:]
-        path = self.resource("v1/ServiceAccount").path(name, namespace, "token")
+        return self.token_for(namespace, name), None
+
+    def token_for(self, namespace: str, account: str) -> str:
+        path = self.resource("v1/ServiceAccount").path(account, namespace, "token")
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        return str(self.request("POST", path, request)["status"]["token"]), None
+        return str(self.request("POST", path, request)["status"]["token"])
 
     def add_nodes(
         self,
@@ -293,7 +291,7 @@ class Cluster(Lifetime, Client):
     ) -> list[str]:
         """Add ready nodes with that many accelerators each; return their names."""
         names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
-        made = [node(name, gpus, accelerator, labels or {}, taints) for name in names]
+        made = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.create, made))
         return names
@@ -313,3 +311,36 @@ class Cluster(Lifetime, Client):
                 if pod["spec"].get("nodeName") in gone:
                     meta = pod["metadata"]
                     self.delete("v1/Pod", meta["name"], meta["namespace"], now=True)
+
+
+def _node(
+    name: str,
+    gpus: int,
+    accelerator: str,
+    labels: Mapping[str, str],
+    taints: Sequence[Mapping[str, str]],
+) -> Object:
+    """Build a fake node that is ready and has plenty of everything but accelerators."""
+    resources = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "10Ti", "pods": "110"}
+    if gpus:
+        resources[accelerator] = str(gpus)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                **labels,
+            },
+        },
+        "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "phase": "Running",
+        },
+    }

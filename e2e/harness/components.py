@@ -7,9 +7,8 @@ that they come up side by side.
 from __future__ import annotations
 
 import base64
-import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +30,10 @@ POD_ADDRESSES = "127.64.0.1/12"
 """Pods get loopback addresses: an endpoint picker that scrapes them talks to this machine only, and
 a test can put a real server there."""
 
-SCHEDULER_CONFIG: Object = {
-    "actions": "enqueue, allocate, backfill",
-    # Without proportion and capacity: they need the queue controller, which does not run here.
-    "tiers": [
-        {"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]},
-        {
-            "plugins": [
-                {"name": "overcommit"},
-                {"name": "drf"},
-                {"name": "predicates"},
-                {"name": "nodeorder"},
-                {"name": "binpack"},
-            ]
-        },
-    ],
-}
+SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
+
+KUEUE_GROUPS = frozenset({"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"})
+"""API groups of the webhooks that are registered."""
 
 Ready = Callable[[], None]
 
@@ -54,7 +41,6 @@ Ready = Callable[[], None]
 def _manager_config(
     plane: ControlPlane, name: str, api_version: str, ports: list[int], **more: Any
 ) -> Path:
-    """Write the configuration of a manager whose webhook and health listen on loopback."""
     webhook_port, health_port = ports
     config = {
         "apiVersion": api_version,
@@ -80,7 +66,6 @@ def _manager_config(
 def start_lws(
     programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
 ) -> Ready:
-    """Start the LeaderWorkerSet manager with its real webhooks on loopback."""
     webhook_port, health_port = ports
     path = _manager_config(plane, "lws", "config.lws.x-k8s.io/v1alpha1", ports)
     started = programs.start(
@@ -109,7 +94,6 @@ def start_volcano(
     plane: ControlPlane,
     api: Client,
     ports: list[int],
-    period: str,
     plugins: Sequence[str] = (),
     arguments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Ready:
@@ -120,12 +104,12 @@ def start_volcano(
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
-    more = {"plugins": [{"name": name} for name in plugins]}
-    tiers = [*copy.deepcopy(SCHEDULER_CONFIG["tiers"]), *([more] if plugins else [])]
-    for plugin in (each for tier in tiers for each in tier["plugins"]):
+    config = yaml.safe_load(SCHEDULER_CONFIG.read_text(encoding="utf-8"))
+    if plugins:
+        config["tiers"].append({"plugins": [{"name": name} for name in plugins]})
+    for plugin in (each for tier in config["tiers"] for each in tier["plugins"]):
         if arguments is not None and plugin["name"] in arguments:
             plugin["arguments"] = dict(arguments[plugin["name"]])
-    config = {**SCHEDULER_CONFIG, "tiers": tiers}
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     started = programs.start(
         "volcano",
@@ -133,7 +117,7 @@ def start_volcano(
             program("volcano", "vc-scheduler"),
             f"--kubeconfig={plane.kubeconfig('volcano')}",
             f"--scheduler-conf={path}",
-            f"--schedule-period={period}",
+            "--schedule-period=200ms",
             "--scheduler-name=volcano",
             "--leader-elect=false",
             "--enable-healthz=true",
@@ -180,7 +164,7 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
     def ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
         wait_http(started, f"{url}/", authority=authority, accept=range(200, 500))
-        api.apply(_kueue_webhooks(url, authority.read_bytes()))
+        api.apply(_webhooks("kueue", url, authority.read_bytes(), KUEUE_GROUPS))
 
     return ready
 
@@ -191,7 +175,9 @@ def _with_metrics_certificate(directory: Path) -> list[str | Path]:
     The path is in no setting of Kueue, so the program gets an /etc of its own.
     """
     there = "/etc/kueue/metrics"
-    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; exec "$@"'
+    # Said again: with new rights the kernel forgets it.
+    run = 'exec setpriv --pdeathsig=KILL "$@"'
+    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; {run}'
     return ["unshare", "--mount", "--map-root-user", "sh", "-ec", script, directory]
 
 
@@ -210,27 +196,7 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
     return documents
 
 
-def _kueue_webhooks(url: str, authority: bytes) -> list[Object]:
-    groups = {"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"}
-    (file,) = manifests("kueue", "webhooks")
-    documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    for configuration in documents:
-        configuration["metadata"]["name"] = f"kueue-{configuration['metadata']['name']}"
-        configuration["webhooks"] = [
-            {**webhook, "clientConfig": _on_loopback(webhook, url, authority)}
-            for webhook in configuration["webhooks"]
-            if groups & set(webhook["rules"][0]["apiGroups"])
-        ]
-    return documents
-
-
-def _on_loopback(webhook: Object, url: str, authority: bytes) -> Object:
-    path = webhook["clientConfig"]["service"]["path"]
-    return {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()}
-
-
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
-    """Start the default scheduler, for pods that are in no gang of Volcano."""
     started = programs.start(
         "kube-scheduler",
         plane.program(
@@ -246,7 +212,6 @@ def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
 
 
 def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
-    """Start kwok, which plays the kubelets of all nodes."""
     (port,) = ports
     stages = write_stages(plane.directory / "stages.yaml")
     started = programs.start(
@@ -274,20 +239,26 @@ def custom_resource_definitions(lws: str) -> list[Object]:
     return [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
 
 
-def _webhooks(tool: str, url: str, authority: bytes) -> list[Object]:
-    """Point the webhook configurations that LWS ships at the manager on this machine."""
+def _webhooks(
+    tool: str, url: str, authority: bytes, groups: Set[str] | None = None
+) -> list[Object]:
+    """Point the webhooks that a tool ships, all or those of some API groups, at its manager."""
     (file,) = manifests(tool, "webhooks")
     documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     configurations = [d for d in documents if d]
+    bundle = base64.b64encode(authority).decode()
     for configuration in configurations:
-        configuration["metadata"]["name"] = f"lws-{configuration['metadata']['name']}"
+        configuration["metadata"]["name"] = f"{tool}-{configuration['metadata']['name']}"
+        configuration["webhooks"] = [
+            each
+            for each in configuration["webhooks"]
+            if groups is None or groups & {*each["rules"][0]["apiGroups"]}
+        ]
         for webhook in configuration["webhooks"]:
-            webhook["clientConfig"] = _on_loopback(webhook, url, authority)
-            if webhook["rules"][0]["resources"] == ["pods"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
+            if groups is None and webhook["rules"][0]["resources"] == ["pods"]:
                 # What upstream's kustomization adds: without it the webhook sees every pod.
-                webhook["objectSelector"] = {
-                    "matchExpressions": [
-                        {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
-                    ]
-                }
+                name = {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
+                webhook["objectSelector"] = {"matchExpressions": [name]}
     return configurations

@@ -87,7 +87,6 @@ class ControlPlane:
         return self.gates.get("GenericWorkload", False)
 
     def program(self, name: str, *arguments: str) -> list[str | Path]:
-        """The command line of one of Kubernetes' programs, with the feature gates."""
         enabled = ",".join(f"{gate}={str(on).lower()}" for gate, on in self.gates.items())
         gates = [f"--feature-gates={enabled}"] if enabled else []
         return [program(self.kubernetes, name), *arguments, *gates]
@@ -112,7 +111,6 @@ def prepare(
     kubernetes: str = "kubernetes",
     gates: Mapping[str, bool] | None = None,
 ) -> ControlPlane:
-    """Decide on users and tokens before anything runs."""
     tokens = {user: secrets.token_urlsafe(24) for user in USERS}
     lines = [f'{token},{user},{user},"system:masters"' for user, token in tokens.items()]
     tokens_file = directory / "tokens.csv"

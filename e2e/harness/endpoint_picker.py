@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,13 +113,3 @@ class EndpointPicker(Lifetime):
         url = f"http://{LOOPBACK}:{self.metrics_port}/metrics"
         with urllib3.PoolManager(retries=False, timeout=5) as pool:
             return pool.request("GET", url).data.decode()
-
-    def ready_pods(self) -> set[str]:
-        """The names of the ready pods that it says its pool has.
-
-        Taken from the metric of each pod's queue: `inference_pool_ready_pods` itself appears only
-        once a pod's own metrics could be read, and fake pods serve none.
-        """
-        pattern = r'^inference_pool_per_pod_queue_size\{.*model_server_pod="([^"]+)"'
-        ranks = re.findall(pattern, self.metrics(), re.MULTILINE)
-        return {re.sub(r"-rank-\d+$", "", rank) for rank in ranks}

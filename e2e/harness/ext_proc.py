@@ -1,7 +1,7 @@
 """Asks an endpoint picker as a gateway does, by Envoy's external processing over gRPC.
 
 The body mode is FULL_DUPLEX_STREAMED, the only one that pickers take: headers, then the body in
-pieces, and only then the answers to both.
+pieces, and only then the answers to both. The answers of pods are not sent.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ class Answer:
         headers: What the picker adds to the request, names in lower case.
         status: HTTP status that the picker answers by itself, None if the request goes on.
         body: The body that goes on to the pod, or that of the picker's own answer.
-        returned: The pod's answer as the picker passes it on, None if none was given.
     """
 
     endpoint: str | None
     headers: Mapping[str, str]
     status: int | None
     body: bytes
-    returned: bytes | None = None
 
 
 class ExternalProcessor(Lifetime):
@@ -66,15 +64,11 @@ class ExternalProcessor(Lifetime):
         body: Mapping[str, Any] | bytes | None,
         path: str = "/v1/completions",
         *,
-        returned: bytes | None = None,
         timeout: float = TIMEOUT,
     ) -> Answer:
-        """Send one request."""
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
-        steps = _request(sent, path)
-        if returned is not None:
-            steps = [*steps, *_response(returned)]
-        return _answer(self._process(iter(steps), timeout=timeout), bodyless=body is None)
+        steps = iter(_request(sent, path))
+        return _answer(self._process(steps, timeout=timeout), bodyless=body is None)
 
 
 def _request(body: bytes | None, path: str) -> list[Any]:
@@ -85,12 +79,6 @@ def _request(body: bytes | None, path: str) -> list[Any]:
     if body is not None:
         steps += [ProcessingRequest(request_body=piece) for piece in _pieces(body)]
     return steps
-
-
-def _response(body: bytes) -> list[Any]:
-    head = {":status": "200", "content-type": "application/json"}
-    steps = [ProcessingRequest(response_headers={"headers": _headers(head)})]
-    return steps + [ProcessingRequest(response_body=piece) for piece in _pieces(body)]
 
 
 def _headers(values: Mapping[str, str]) -> dict[str, Any]:
@@ -106,8 +94,7 @@ def _pieces(body: bytes) -> Iterator[dict[str, Any]]:
 
 def _answer(responses: Any, *, bodyless: bool) -> Answer:
     headers: dict[str, str] = {}
-    onward, back = b"", b""
-    answered = False
+    onward = b""
     for response in responses:
         if response.HasField("immediate_response"):
             own = response.immediate_response
@@ -117,12 +104,9 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
         elif response.HasField("request_body"):
             assert headers, "headers are answered before the body"
             onward += response.request_body.response.body_mutation.streamed_response.body
-        elif response.HasField("response_body"):
-            answered = True
-            back += response.response_body.response.body_mutation.streamed_response.body
     assert headers, "the picker answered nothing"
     assert bodyless or onward, "the picker kept the body"
-    return Answer(headers[DESTINATION], headers, None, onward, back if answered else None)
+    return Answer(headers[DESTINATION], headers, None, onward)
 
 
 def _added(response: Any) -> dict[str, str]:

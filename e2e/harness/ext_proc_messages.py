@@ -22,9 +22,7 @@ _SCALARS = {"bytes": _Field.TYPE_BYTES, "string": _Field.TYPE_STRING, "bool": _F
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "ProcessingRequest": {
         "request_headers": (2, "HttpHeaders"),
-        "response_headers": (3, "HttpHeaders"),
         "request_body": (4, "HttpBody"),
-        "response_body": (5, "HttpBody"),
     },
     "HttpHeaders": {"headers": (1, "HeaderMap"), "end_of_stream": (3, "bool")},
     "HttpBody": {"body": (1, "bytes"), "end_of_stream": (2, "bool")},
@@ -32,9 +30,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "HeaderValue": {"key": (1, "string"), "value": (2, "string"), "raw_value": (3, "bytes")},
     "ProcessingResponse": {
         "request_headers": (1, "HeadersResponse"),
-        "response_headers": (2, "HeadersResponse"),
         "request_body": (3, "BodyResponse"),
-        "response_body": (4, "BodyResponse"),
         "immediate_response": (7, "ImmediateResponse"),
         "dynamic_metadata": (8, "bytes"),
     },

@@ -8,13 +8,11 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 LOOPBACK = "127.0.0.1"
-WATCHDOG = Path(__file__).with_name("watchdog.py")
 
 PORTS = range(20_000, 32_000)
 """Below the range that the kernel takes outgoing connections from: a port that was free when we
@@ -102,30 +100,17 @@ class Program:
 class Programs(Lifetime):
     """The programs of one cluster; leaving the context ends them all.
 
-    A watchdog process does the same when this process is killed. See `watchdog.py`.
+    The kernel does the same when the thread that started them ends, however it ends.
     """
 
-    def __init__(self, directory: Path, *, remove: Sequence[Path] = ()) -> None:
-        """Keep logs in `directory`; `remove` names what the watchdog clears away at the end."""
+    def __init__(self, directory: Path) -> None:
+        """Keep logs in `directory`."""
         self.directory = directory
         self.running: dict[str, Program] = {}
-        self._remove = remove
-        self._watchdog: subprocess.Popen[bytes] | None = None
-
-    def open(self) -> None:
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(WATCHDOG), *map(str, self._remove)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
     def close(self) -> None:
         for name in reversed(list(self.running)):
             self.stop(name)
-        if self._watchdog is not None and self._watchdog.stdin is not None:
-            self._watchdog.stdin.close()
-            self._watchdog.wait(timeout=30)
 
     def start(
         self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
@@ -136,7 +121,7 @@ class Programs(Lifetime):
         log = self.directory / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [str(part) for part in command],
+                ["setpriv", "--pdeathsig=KILL", "--", *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -144,7 +129,6 @@ class Programs(Lifetime):
                 cwd=self.directory,
                 start_new_session=True,  # a group of its own: Ctrl-C must not reach it first
             )
-        self._tell_watchdog(f"+{process.pid}")
         program = self.running[name] = Program(name, process, log)
         return program
 
@@ -155,14 +139,7 @@ class Programs(Lifetime):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             program.process.wait(timeout=30)
-        self._tell_watchdog(f"-{program.pid}")
 
     def check(self) -> None:
         for program in self.running.values():
             program.check()
-
-    def _tell_watchdog(self, line: str) -> None:
-        if self._watchdog is None or self._watchdog.stdin is None:
-            raise ValueError("programs are started inside `with Programs(...)` only")
-        self._watchdog.stdin.write(line.encode() + b"\n")
-        self._watchdog.stdin.flush()

@@ -6,8 +6,9 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, TypeVar
@@ -70,7 +71,7 @@ class Answer:
 
     status: int = 200
     body: bytes = b""
-    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class HttpStandIn(StandIn):
@@ -132,10 +133,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self) -> None:
         answer = self.server.owner.answer(Request(self.command, self.path, self._body()))
         self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+        headers = {"Content-Type": "application/json", **answer.headers}
+        for name, value in {**headers, "Content-Length": str(len(answer.body))}.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(answer.body)
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
 
     def _body(self) -> bytes:
         """The body, also in pieces: gateways that let it be changed do not know its length."""
@@ -148,8 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    do_GET = _respond  # noqa: N815 - the base class's name
-    do_POST = _respond  # noqa: N815 - the base class's name
+    do_GET = do_HEAD = do_POST = _respond  # noqa: N815 - the base class's names
 
     def log_message(self, *_: Any) -> None:
         """Keep the output of the tests clean."""

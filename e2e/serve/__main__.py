@@ -17,7 +17,7 @@ from pathlib import Path
 from e2e.harness.certificates import write_kubeconfig
 from e2e.inputs import ROOT
 from e2e.serve import enclosure, engine, prerequisites
-from e2e.serve.deploy import apply, has_pulumi, model_name, rendered, up
+from e2e.serve.deploy import apply, model_name, rendered
 from e2e.serve.gateway import ROUTES, Gateway
 from e2e.serve.load import complete
 from e2e.serve.serving import Serving, serving
@@ -27,7 +27,6 @@ NAMESPACE = "default"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start everything, say how to use it, and keep it until a signal."""
     parser = argparse.ArgumentParser(prog="python -m e2e.serve", description=__doc__)
     parser.add_argument("service", nargs="?", type=Path, default=EXAMPLE, metavar="FILE",
                         help="an InferenceService with a router")  # fmt: skip
@@ -55,11 +54,7 @@ def _inside(service: Path, *, once: bool) -> int:
             print(f"ready after {time.monotonic() - started:.0f} s", flush=True)
             kubeconfig = _kubeconfig(running, api_socket)
             print(f"deploying {service} ...", flush=True)
-            if has_pulumi():
-                up(running, service, NAMESPACE)
-            else:
-                print("Pulumi's programs are not on PATH: applying the rendered objects")
-                apply(running, service, NAMESPACE)
+            apply(running, service, NAMESPACE)
             model = model_name(rendered(service))
             (route,) = running.cluster.list(ROUTES, NAMESPACE)
             gateway = Gateway(running.cluster, NAMESPACE, route["metadata"]["name"])

@@ -1,11 +1,9 @@
-"""Deploys services: with Pulumi, or by applying what `render` prints."""
+"""Deploys services by applying what `render` prints."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,13 +12,12 @@ from typing import Any
 
 import yaml
 
-from e2e.engine.project import Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete
 from e2e.serve.services import MODEL, objects_of, service
-from e2e.serve.serving import START_SECONDS, Serving
+from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine_commands import read_command
 
 
@@ -64,7 +61,6 @@ def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed
 
 
 def apply_service(running: Serving, namespace: str, *roles: Object, **spec: Any) -> None:
-    """Apply a service of these roles, and wait until it serves."""
     objects = objects_of(service(namespace, *roles, **spec))
     running.apply(objects)
     wait_serving(running, objects, namespace)
@@ -77,29 +73,10 @@ def rendered(service: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(output.stdout) if document]
 
 
-def has_pulumi() -> bool:
-    return not missing()
-
-
 def apply(serving: Serving, service: Path, namespace: str) -> None:
-    """Apply the rendered objects, and wait until their pods are ready."""
     objects = rendered(service)
     serving.apply(objects, namespace)
     wait_serving(serving, objects, namespace)
-
-
-def up(serving: Serving, service: Path, namespace: str) -> Project:
-    """Deploy by `pulumi up`, which waits until the engines serve."""
-    objects = rendered(service)
-    serving.bring(objects)
-    folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
-    project = Project(folder, serving.cluster.kubeconfig, seconds=START_SECONDS)
-    manifest = yaml.safe_load(service.read_text(encoding="utf-8"))
-    manifest["metadata"].setdefault("namespace", namespace)
-    project.write(manifest)
-    project.up().assert_succeeded()
-    wait_serving(serving, objects, namespace)
-    return project
 
 
 def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> None:

@@ -164,14 +164,12 @@ def _remove_group(group: Path) -> None:
 
 
 def listen() -> socket.socket:
-    """A socket that listens on a free port of the loopback device."""
     listening = socket.create_server((LOOPBACK, 0))
     listening.set_inheritable(True)
     return listening
 
 
 def handed_in() -> list[socket.socket]:
-    """The sockets that were handed in from outside."""
     text = os.environ.get(SOCKETS, "")
     return [socket.socket(fileno=int(number)) for number in text.split(",") if number]
 

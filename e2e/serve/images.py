@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,20 +211,22 @@ def mounted(environments: Iterable[Environment]) -> list[Path]:
     return sorted({folder for folder in folders if folder.is_dir()})
 
 
+def containers(value: Any) -> Iterator[Any]:
+    """Yield all containers anywhere in objects."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("containers", "initContainers") and isinstance(inner, list):
+                yield from inner
+            yield from containers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from containers(inner)
+
+
 def names(manifests: Iterable[Object]) -> set[str]:
-    """The images of all containers anywhere in these objects."""
-
-    def walk(value: Any) -> Iterable[str]:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if key in ("containers", "initContainers") and isinstance(inner, list):
-                    yield from (c["image"] for c in inner if isinstance(c, dict) and "image" in c)
-                yield from walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                yield from walk(inner)
-
-    return {name for manifest in manifests for name in walk(manifest)}
+    """Return the images of all containers anywhere in these objects."""
+    found = containers(list(manifests))
+    return {each["image"] for each in found if isinstance(each, dict) and "image" in each}
 
 
 def write_archive(path: Path, images: Mapping[str, Image]) -> Path:

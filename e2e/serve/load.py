@@ -143,7 +143,6 @@ def _failed(started: float, error: str, tokens: int = 0) -> Answer:
 
 
 def figures(answers: Sequence[Answer]) -> str:
-    """Number of requests and failures; time to the first token."""
     times = sorted(answer.first for answer in answers if not answer.error)
     if not times:
         return f"{len(answers)} requests, all failed"

@@ -129,7 +129,6 @@ class Node:
         return self.cluster.programs.start(f"{name}-{self.name}", command)
 
     def _kubeconfig(self, user: str) -> Path:
-        """How a program on this node reaches the API server."""
         plane = self.cluster.plane
         return write_kubeconfig(
             self.directory / f"{user}.kubeconfig",
@@ -281,66 +280,23 @@ def _bind(folder: Path) -> Object:
 
 
 def _containerd(directory: Path, socket: Path, spec: Path) -> str:
-    cri = "plugins.'io.containerd.grpc.v1.cri'"
-    return f"""\
-version = 2
-root = '{directory / "containerd"}'
-state = '{directory / "state"}'
-disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs']
-
-[grpc]
-address = '{socket}'
-
-[{cri}]
-sandbox_image = '{PAUSE}'
-disable_apparmor = true
-stream_server_address = '{LOOPBACK}'
-# To lower a process's score is rejected to root in some virtual machines.
-restrict_oom_score_adj = true
-
-[{cri}.cni]
-bin_dir = '{plugin_folder()}'
-conf_dir = '{directory / "cni"}'
-
-[{cri}.containerd]
-snapshotter = 'overlayfs'
-default_runtime_name = 'runc'
-
-[{cri}.containerd.runtimes.runc]
-runtime_type = 'io.containerd.runc.v2'
-base_runtime_spec = '{spec}'
-
-[{cri}.containerd.runtimes.runc.options]
-SystemdCgroup = false
-"""
+    return Path(__file__).with_name("containerd.toml").read_text(encoding="utf-8").format(
+        directory=directory, socket=socket, spec=spec, pause=PAUSE, loopback=LOOPBACK,
+        plugins=plugin_folder(),
+    )  # fmt: skip
 
 
 def _kubelet(directory: Path, socket: Path, place: Place, health: int) -> Mapping[str, Any]:
+    fixed = yaml.safe_load(Path(__file__).with_name("kubelet.yaml").read_text(encoding="utf-8"))
     return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
+        **fixed,
         "address": place.address,
         "healthzBindAddress": place.address,
         "healthzPort": health,
-        # No program outside of the enclosure reaches it.
-        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-        "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": f"unix://{socket}",
         "podLogsDir": str(directory / "pod-logs"),
         "volumePluginDir": str(directory / "volume-plugins"),
-        "cgroupDriver": "cgroupfs",
-        "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": [],
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "localStorageCapacityIsolation": True,
-        "makeIPTablesUtilChains": False,
-        "resolvConf": "",
         "clusterDNS": [ADDRESS],
-        "clusterDomain": "cluster.local",
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"},
-        "serializeImagePulls": False,
     }
 
 
@@ -354,7 +310,6 @@ def logs(node: Node, namespace: str, pod: str, lines: int = 40) -> str:
 
 
 def describe(pods: Sequence[Object]) -> str:
-    """One line for each pod: what its containers do."""
     return yaml.safe_dump({
         pod["metadata"]["name"]: {
             status["name"]: status.get("state") for status in _statuses(pod)

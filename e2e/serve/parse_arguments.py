@@ -1,9 +1,8 @@
 """Parses command lines as vLLM does, and makes its configuration; run by the Python of an engine.
 
-Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes what the parser
-of `vllm serve` takes (`options`), the names of the `metrics` that it registers, and what it says
-against each line (`errors`): empty where it takes the line, else it begins with `parser` or
-`config`, by what rejected it.
+Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes the names of the
+`metrics` that the engine registers, and what it says against each line (`errors`): empty where it
+takes the line, else it begins with `parser` or `config`, by what rejected it.
 
 Nothing is loaded and no device is needed: the model is a `config.json`, and vLLM sees accelerators
 that are not there.
@@ -21,7 +20,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 # A command line may ask for longer sequences than the model of the test has.
@@ -204,28 +203,14 @@ def accelerators() -> Any:
     return type("Accelerators", (cuda.NonNvmlCudaPlatform,), methods)()
 
 
-def described(parser: argparse.ArgumentParser) -> Iterator[dict[str, Any]]:
-    """What a parser takes, as far as argparse itself knows it."""
-    for action in vars(parser)["_actions"]:
-        if action.option_strings and "--help" not in action.option_strings:
-            choices = action.choices
-            yield {
-                "names": list(action.option_strings),
-                "nargs": action.nargs,
-                "choices": None if choices is None else [str(choice) for choice in choices],
-            }
-
-
 def main() -> None:
-    """Answer what standard input asks."""
     asked = json.load(sys.stdin)
     engine = Engine(asked["model"])
     # What the model's class can do is asked once, on the platform that can import it.
     engine.learn_model()
     see_accelerators()
     errors = [engine.error(line["words"], serve=line["serve"]) for line in asked["lines"]]
-    options = list(described(engine.serve))
-    print(json.dumps({"options": options, "metrics": engine.metrics(), "errors": errors}))
+    print(json.dumps({"metrics": engine.metrics(), "errors": errors}))
 
 
 if __name__ == "__main__":

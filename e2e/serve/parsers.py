@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import Vllm
+from e2e.serve.images import containers
 from fusioninfer_pulumi import InvalidServiceError, load, model_service, plan_service, render
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import ArgumentTable, Option, load_argument_table
@@ -37,33 +38,9 @@ DRAWN = 300
 PROGRAM = Path(__file__).with_name("parse_arguments.py")
 VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
-CONFIG = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "torch_dtype": "bfloat16",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "head_dim": 128,
-    # What tests split is divisible by every number up to ten.
-    "num_attention_heads": 5040,
-    "num_key_value_heads": 5040,
-    "num_experts": 5040,
-    "num_hidden_layers": 240,
-    "num_experts_per_tok": 8,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "norm_topk_prob": True,
-    "max_position_embeddings": 32768,
-    "vocab_size": 1024,
-    "rope_theta": 1000000,
-    "rms_norm_eps": 1e-06,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-"""A model of experts, that has all that arguments ask for, and no weights."""
+CONFIG = Path(__file__).with_name("experts_config.json")
+"""A model of experts, that has all that arguments ask for, and no weights. What tests split is
+divisible by every number up to ten."""
 
 
 @dataclass(frozen=True, order=True)
@@ -81,18 +58,16 @@ class CommandLine:
 class Answers:
     """What a release says."""
 
-    options: list[dict[str, Any]]
     metrics: list[str]
     errors: Mapping[CommandLine, str]
 
     def rejected(self, lines: Iterable[CommandLine]) -> list[str]:
-        """Those of some lines that the engine does not take, with its reason."""
         return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
 
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+        shutil.copyfile(CONFIG, Path(scratch) / "config.json")
         asked = [{"serve": line.serve, "words": line.words} for line in lines]
         done = subprocess.run(
             [str(engine.python), "-P", str(PROGRAM)],
@@ -103,9 +78,7 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     if done.returncode != 0:
         raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
     output = json.loads(done.stdout.splitlines()[-1])
-    return Answers(
-        output["options"], output["metrics"], dict(zip(lines, output["errors"], strict=True))
-    )
+    return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
 # Command lines that `check` accepts.
@@ -170,7 +143,6 @@ def written() -> Iterator[Any]:
 
 
 def rendered() -> Iterator[Any]:
-    """What golden files hold: rendered objects."""
     for file in (*(ROOT / "tests/fixtures/golden").rglob("*.yaml"), *ROOT.glob("examples/*/expected.yaml")):  # fmt: skip  # noqa: E501
         yield list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
 
@@ -201,17 +173,6 @@ def starts_serve(command: EngineCommand) -> bool:
     return command.serve if command.program else version >= (0, 11, 1)
 
 
-def containers(value: Any) -> Iterator[Object]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("containers", "initContainers") and isinstance(inner, list):
-                yield from inner
-            yield from containers(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from containers(inner)
-
-
 def expanded(words: Sequence[str]) -> Iterator[str]:
     """Arguments as the engine sees them: with values of variables, and without files."""
     skipped = False
@@ -226,7 +187,6 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
 
 
 def rejected(release: str) -> list[CommandLine]:
-    """What the rules reject of all edges of arguments, and of arguments that contradict."""
     table = load_argument_table("vllm")
     lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
     lines += [("m", *words) for words in _together()]
@@ -281,7 +241,6 @@ def _together() -> Iterator[tuple[str, ...]]:
 
 
 def errors(line: CommandLine, release: str) -> list[Finding]:
-    """What the rules on arguments say against a command line."""
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})

@@ -65,7 +65,6 @@ def missing_host() -> list[str]:
 
 
 def main() -> int:
-    """Say what the machine lacks; return the exit code."""
     reasons = missing_host()
     if reasons:
         print("no pod can run on this machine:", *(f"  {reason}" for reason in reasons), sep="\n")
@@ -73,7 +72,6 @@ def main() -> int:
 
 
 def missing_tools() -> list[str]:
-    """Programs of the catalog that are not built yet."""
     absent = [name for name in TOOLS if not tool(name).is_built]
     return [f"needs python -m e2e.build_tools --only {' '.join(absent)}"] if absent else []
 

@@ -19,10 +19,10 @@ from typing import Any
 import urllib3
 import yaml
 
+from e2e.engine.services import watched
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.repeated import repeated
 
 PROGRAM = "prometheus"
 INTERVAL = "2s"
@@ -30,7 +30,6 @@ _META = "__meta_kubernetes"
 
 
 def absent() -> str | None:
-    """Why it cannot run here, None where it can."""
     return None if shutil.which(PROGRAM) else f"needs {PROGRAM} on PATH (Debian: {PROGRAM})"
 
 
@@ -86,18 +85,16 @@ class Prometheus:
         self._cluster.programs.stop(PROGRAM)
 
     def discover(self) -> None:
-        """Tell it the targets that there are now."""
         for kind, targets in DISCOVERIES.items():
             file = self._targets[kind].with_suffix(".new")
             listed = list(targets(self._cluster, self._namespace))
             file.write_text(json.dumps(listed), encoding="utf-8")
             file.replace(self._targets[kind])
 
-    def discovering(self) -> AbstractContextManager[None]:
-        return repeated(self.discover, 1)
+    def discovering(self) -> AbstractContextManager[list[None]]:
+        return watched(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
-        """The values of an expression's series that are numbers."""
         answer = self._get("query", query=expression)
         values = [float(series["value"][1]) for series in answer["result"]]
         return [value for value in values if not math.isnan(value)]

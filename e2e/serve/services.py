@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from e2e import inputs
 from e2e.harness import Object
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -43,12 +44,10 @@ def role(
 
 def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> Object:
     """A service behind a route of a Gateway that is someone else's."""
-    return {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"roles": list(roles), **more},
-    }
+    made = inputs.service(name, *roles)
+    made["metadata"]["namespace"] = namespace
+    made["spec"] |= more
+    return made
 
 
 def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ class Run:
         certificate: Host name of the certificate that a user creates for the engine.
     """
 
-    names: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+    names: Sequence[str] = ()
+    secrets: Sequence[str] = ()
     certificate: str = ""
 
 
@@ -49,59 +49,18 @@ class Not:
     reason: str
 
 
-SINGLE = "docs/how-to/single-gpu.md qwen.yaml"
-SHORT = "docs/how-to/model-service.md qwen.yaml"
-SMALL = "docs/languages.md Pulumi.yaml"
-SCALED = "docs/how-to/autoscaling.md qwen.yaml"
-PAIR = "docs/how-to/prefill-decode.md pair.yaml"
-PLATFORM, MONOLITHIC = "examples/platform-stack", "examples/qwen-monolithic"
-ENGINES = "more engines at once than two processors start"
-NODES = "`test_nodes.py` runs its launcher with two ranks"
+def _read() -> dict[str, Run | Same | Not]:
+    rows = yaml.safe_load(Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8"))
+    return {name: _described(row) for name, row in rows.items()}
 
-SHOWN: Mapping[str, Run | Same | Not] = {
-    "README.md __main__.py": Run(),
-    "README.md qwen.yaml": Same(SHORT),
-    "docs/alerts.md qwen.yaml": Same(MONOLITHIC),
-    "docs/how-to/adopt.md service.yaml": Same(SMALL),
-    SCALED: Run(),
-    "docs/how-to/canary.md adapter.yaml": Run(names=("support-7", "chat")),
-    "docs/how-to/canary.md models.yaml": Not("a gateway that shares requests among pools"),
-    "docs/how-to/ask-the-cluster.md platform/__main__.py": Run(),
-    "docs/how-to/ci.md before.yaml": Same(SMALL),
-    "docs/how-to/gateways.md qwen.yaml": Same(SMALL),
-    "docs/how-to/model-service.md app/__main__.py": Run(),
-    "docs/how-to/model-service.md own.yaml": Not(
-        "vLLM rejects its 16384 tokens: the tiny model has 4096"
-    ),
-    SHORT: Run(),
-    "docs/how-to/migrate.md kserve.yaml": Run(),
-    "docs/how-to/migrate.md kthena.yaml": Run(),
-    "docs/how-to/migrate.md modelplane.yaml": Not("devices that a DRA driver prepares"),
-    "docs/how-to/models.md qwen.yaml": Run(names=("sql",), secrets=("hub",)),
-    "docs/how-to/move.md before.yaml": Same(SMALL),
-    "docs/how-to/placement.md services.yaml": Not(ENGINES),
-    "docs/how-to/policies.md __main__.py": Same(SHORT),
-    "docs/how-to/prefill-decode.md app/__main__.py": Not(
-        f"with one rank a pod it is that of {PAIR}"
-    ),
-    PAIR: Run(),
-    "docs/how-to/scale-to-zero.md qwen.yaml": Run(),
-    "docs/how-to/security.md qwen.yaml": Same(SMALL),
-    "docs/how-to/serve-locally.md small.yaml": Run(),
-    "docs/how-to/several-nodes.md deepseek.yaml": Not(f"{ENGINES}; {NODES}"),
-    SINGLE: Same(PLATFORM),
-    "docs/how-to/tls.md direct.yaml": Run(certificate="direct.models.svc"),
-    SMALL: Run(),
-    "docs/operations.md qwen.yaml": Same(MONOLITHIC),
-    "docs/operations.md scaled.yaml": Same(PLATFORM),
-    "docs/placement.md services.yaml": Not(ENGINES),
-    "docs/rollout.md old.yaml": Not("not tried yet"),
-    "examples/deepseek-disagg": Not(ENGINES),
-    PLATFORM: Run(),
-    MONOLITHIC: Run(),
-    "examples/yaml": Same(MONOLITHIC),
-    "templates/yaml": Run(),
-}
+
+def _described(row: Object) -> Run | Same | Not:
+    if "same" in row:
+        return Same(row["same"])
+    return Not(row["not"]) if "not" in row else Run(**row)
+
+
+SHOWN: Mapping[str, Run | Same | Not] = _read()
 """Page and title of the block, or folder -> what becomes of it."""
 
 ANSWERS = {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": 2}
@@ -119,7 +78,6 @@ _SERVES = re.compile(
 
 @functools.cache
 def shown_blocks() -> Mapping[str, Block]:
-    """The blocks of pages that show a whole service."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = [block for page in pages for block in blocks(page)]
     return {

@@ -74,8 +74,7 @@ def featured(running: Serving) -> Iterator[Featured]:
         stack.callback(running.cluster.delete_namespace, namespace)
         folder = Path(os.environ["TMPDIR"]) / namespace
         folder.mkdir()
-        hub = Hub(ADDRESS, REPOSITORY, Models().model)
-        stack.callback(hub.close)
+        hub = stack.enter_context(Hub(ADDRESS, REPOSITORY, Models().model))
         collector = Collector(ADDRESS)
         stack.callback(collector.close)
         certificates = create_certificates(folder / "certificates", hosts=[HOST])
@@ -163,7 +162,7 @@ def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing
     assert plan is not None
-    endpoint = find_endpoint(plan, featured.namespace)
+    endpoint = find_endpoint(plan)
     assert endpoint is not None
     assert endpoint.url(str(endpoint.host)) == f"https://{HOST}"
     assert featured.gateway.url.startswith("https://")

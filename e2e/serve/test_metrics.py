@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.catalog import program
 from e2e.inputs import ROOT
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import ask
@@ -50,13 +49,6 @@ def picker_metrics(release: str) -> set[str]:
     image = f"vllm/vllm-openai:v{release}"
     objects = objects_of(service("ns", router(), role(image=image)))
     return set(NAME.findall(str(objects)))
-
-
-@pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
-def test_pickers_read_metrics_of_engines(tool: str) -> None:
-    binary = program(tool, "epp").read_bytes()
-    missing = {name for name in OF_PICKERS if name.encode() not in binary}
-    assert missing == ({"vllm:kv_cache_usage_perc"} if tool == "epp-1.2" else set())
 
 
 @pytest.fixture(scope="module", params=RELEASES)

@@ -8,17 +8,10 @@ import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, rejected
-from fusioninfer_pulumi.engines.argument_tables import Options, load_argument_table
 from fusioninfer_pulumi.presets.model_catalogue import catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-
-COMPUTED = ("--mm-processor-device", "--reasoning-parser")
-"""Their choices are worked out while the parser is built: the tables have none."""
-
-IN_CONFIG = ("--max-lora-rank",)
-"""The parser of old releases has no choices; the configuration of LoRA has them."""
 
 ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
 """Neither parser nor configuration of a model of text holds these: a socket has no such port,
@@ -74,33 +67,3 @@ def test_engine_rejects_what_rules_reject(asked: Asked) -> None:
     taken = [line for line in asked.rejected if not asked.answers.errors[line]]
     held = (*ELSEWHERE, *(() if asked.release == VLLM else COUNTS))
     assert [str(line) for line in taken if not line.words[1].startswith(held)] == []
-
-
-@pytest.mark.proves("The generated argument tables match vLLM's own parsers")
-def test_argument_tables_match_parsers(asked: Asked) -> None:
-    table = load_argument_table("vllm").options(asked.release)
-    assert described(table) == parsed(asked.answers, table)
-
-
-def described(table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
-    """Number of values and choices by spelling, as a table has them."""
-    return {
-        word: (
-            0 if option.kind == "switch" else option.nargs,
-            () if option.name in IN_CONFIG else tuple(sorted(map(str, option.choices))),
-        )
-        for word, option in ((each, table[each]) for each in table)
-    }
-
-
-def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
-    found: dict[str, tuple[object, tuple[str, ...]]] = {}
-    for option in answers.options:
-        for spelling in option["names"]:
-            word = f"--{spelling[2:].replace('_', '-')}" if spelling[:2] == "--" else spelling
-            name = table[word].name if word in table else word
-            # Rules take `None` wherever nothing is the default.
-            choices = {*(option["choices"] or ())} - {"None"}
-            checked = name not in (*COMPUTED, *IN_CONFIG)
-            found[word] = (option["nargs"], tuple(sorted(choices)) if checked else ())
-    return found

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
+import yaml
 
-from e2e import keda
-from e2e.harness import Object
+from e2e.catalog import manifests, program, tool
+from e2e.engine.services import watched
+from e2e.harness import Cluster, Object
+from e2e.harness.control_plane import wait_http
 from e2e.harness.pods import LEADERS
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.repeated import repeated
+from e2e.metrics import EXTERNAL, served
 from e2e.serve.deploy import wait_pickers
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete, figures, outage
@@ -35,10 +39,10 @@ BUSY = 20
 
 @pytest.fixture(scope="module")
 def scaler(running: Serving) -> Iterator[None]:
-    reason = keda.absent()
+    reason = absent()
     if reason is not None:
         pytest.skip(reason)
-    with keda.keda(running.cluster):
+    with run_keda(running.cluster):
         yield
 
 
@@ -85,7 +89,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
             if seen[-1:] != [now := replicas()]:
                 seen.append(now)
 
-        stack.enter_context(repeated(note, 0.2))
+        stack.enter_context(watched(note))
         gateway = Gateway(cluster, namespace, "svc-httproute")
         stack.callback(gateway.close)
 
@@ -130,3 +134,88 @@ def is_one_way(counts: Sequence[int]) -> bool:
     top = woken.index(MOST)
     up, down = woken[: top + 1], woken[top:]
     return up == sorted(up) and down == sorted(down, reverse=True) and down[-1] == 0
+
+
+def absent() -> str | None:
+    if not tool("keda-operator").is_built:
+        return "KEDA is not built: python -m e2e.build_tools --only keda-operator"
+    if shutil.which("prometheus") is None:
+        return "needs prometheus on PATH (Debian: apt-get install prometheus)"
+    return None
+
+
+@contextmanager
+def run_keda(cluster: Cluster) -> Iterator[None]:
+    """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
+    grpc, health, metrics, adapter = free_ports(4)
+    cluster.install_kinds([
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in manifests("keda-operator", "crds")
+    ])  # fmt: skip
+    # The API server asks without a certificate of its own, which makes it anonymous to the adapter.
+    cluster.apply(_anonymous())
+    plane, programs = cluster.plane, cluster.programs
+    common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}
+    common |= {"WATCH_NAMESPACE": "", "KEDA_CLUSTER_OBJECT_NAMESPACE": "default"}
+    operator = programs.start(
+        "keda-operator",
+        [
+            program("keda-operator", "operator"),
+            f"--kubeconfig={plane.kubeconfig('admin')}",
+            f"--cert-dir={plane.certificates.directory}",
+            f"--metrics-service-bind-address={LOOPBACK}:{grpc}",
+            f"--health-probe-bind-address={LOOPBACK}:{health}",
+            "--metrics-bind-address=0",
+            "--enable-prometheus-metrics=false",
+            "--zap-log-level=info",
+        ],
+        env=common,
+    )
+    served_by = programs.start(
+        "keda-adapter",
+        [
+            program("keda-operator", "adapter"),
+            f"--kubeconfig={plane.kubeconfig('admin')}",
+            f"--authentication-kubeconfig={plane.kubeconfig('admin')}",
+            f"--authorization-kubeconfig={plane.kubeconfig('admin')}",
+            f"--lister-kubeconfig={plane.kubeconfig('admin')}",
+            "--authentication-tolerate-lookup-failure",
+            f"--cert-dir={plane.certificates.directory}",
+            f"--tls-cert-file={plane.certificates.certificate}",
+            f"--tls-private-key-file={plane.certificates.key}",
+            f"--metrics-service-address={LOOPBACK}:{grpc}",
+            f"--secure-port={adapter}",
+            f"--bind-address={LOOPBACK}",
+            f"--port={metrics}",
+        ],
+        env=common,
+    )
+    try:
+        wait_http(operator, f"http://{LOOPBACK}:{health}/readyz", timeout=60)
+        wait_http(
+            served_by,
+            f"https://{LOOPBACK}:{adapter}/healthz",
+            authority=plane.certificates.authority,
+            timeout=60,
+        )
+        with served(cluster, adapter, EXTERNAL):
+            yield
+    finally:
+        programs.stop("keda-adapter")
+        programs.stop("keda-operator")
+
+
+def _anonymous() -> list[dict[str, object]]:
+    rules = [
+        {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["/apis/*", "/openapi/*"], "verbs": ["get"]},
+    ]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "e2e-metrics"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e2e-metrics"}
+    nobody = {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous",
+    }  # fmt: skip
+    return [
+        {**head, "kind": "ClusterRole", "rules": rules},
+        {**head, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [nobody]},
+    ]

@@ -59,8 +59,7 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
     if absent := absent_programs(objects):
         pytest.skip(f"not on PATH: {', '.join(absent)}")
     with ExitStack() as stack:
-        hub = Hub(ADDRESS, "Qwen/Qwen3-8B", Models().model, PORT)
-        stack.callback(hub.close)
+        stack.enter_context(Hub(ADDRESS, "Qwen/Qwen3-8B", Models().model, PORT))
         namespace = namespace_of(running, objects)
         certificates = None
         if shown.certificate:

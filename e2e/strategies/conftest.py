@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from e2e.disaggregated import disaggregated
 from e2e.harness import Cluster, Object
-from e2e.strategies.fleet import Fleet
+from e2e.routers import disaggregated
+from e2e.strategies.fleet import Change, Fleet
 
 REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
 
 
-@pytest.fixture(scope="package")
-def shared(cluster: Cluster) -> Iterator[Fleet]:
+@contextmanager
+def fleet_of(cluster: Cluster, service: Change, pods: int) -> Iterator[Fleet]:
     nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     namespace = cluster.new_namespace()
-    with Fleet(cluster, namespace, _three) as fleet:
-        fleet.deploy("svc", pods=3)
+    with Fleet(cluster, namespace, service) as fleet:
+        fleet.deploy("svc", pods=pods)
         yield fleet
     cluster.delete_namespace(namespace)
     cluster.remove_nodes({node["metadata"]["name"] for node in cluster.list("v1/Node")} - nodes)
+
+
+@pytest.fixture(scope="package")
+def shared(cluster: Cluster) -> Iterator[Fleet]:
+    with fleet_of(cluster, _three, 3) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="package")
 def pairing(cluster: Cluster) -> Iterator[Fleet]:
-    """Three prefill and three decode pods of a service."""
-    nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
-    namespace = cluster.new_namespace()
-    with Fleet(cluster, namespace, _pairs) as fleet:
-        fleet.deploy("svc", pods=6)
+    with fleet_of(cluster, _pairs, 6) as fleet:
         yield fleet
-    cluster.delete_namespace(namespace)
-    cluster.remove_nodes({node["metadata"]["name"] for node in cluster.list("v1/Node")} - nodes)
 
 
 @pytest.fixture

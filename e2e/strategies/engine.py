@@ -96,6 +96,5 @@ class Engine(HttpStandIn):
         if request.path != "/metrics":
             return Answer(404)
         self.scrapes += 1
-        return Answer(
-            body=self.load.metrics(self.name).encode(), content_type="text/plain; version=0.0.4"
-        )
+        text = {"Content-Type": "text/plain; version=0.0.4"}
+        return Answer(body=self.load.metrics(self.name).encode(), headers=text)

@@ -150,7 +150,6 @@ class Chooser:
         return self._names[endpoint]
 
     def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
-        """How many of so many requests go to each pod."""
         return Counter(self.pick(prompt, model) for _ in range(count))
 
     def warm(self, prompt: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
 
-from e2e.routers import NEEDS_LLM_D, picker_versions
+from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
@@ -32,8 +32,6 @@ MOST = 1.5
 LEAST = 0.8
 
 pytestmark = pytest.mark.upstream
-
-PREFILLER = "x-prefiller-host-port"
 
 CLAIM = "Default strategies use all pods even if all requests share a prompt or adapter"
 
@@ -118,68 +116,32 @@ class Spread:
     Attributes:
         busiest: The busiest pod's share of the requests.
         met: Of the requests whose prefix or adapter some pod held: the part that met it.
-        waited: The longest queue of a pod.
     """
 
     busiest: float
-    met: float | None
-    waited: int
+    met: float
 
 
-Spreads = tuple[Spread, ...]
-"""One for all pods, or one for the prefill and one for the decode pods."""
-
-
-@dataclass
-class Part:
-    """Pods of which each request goes to one, and what has come to them so far."""
-
-    pods: Mapping[str, Pod]
-    picks: Counter[str] = field(default_factory=Counter)
-    met: int = 0
-    held: int = 0
-    longest: int = 0
-
-    def take(self, name: str, request: Request, now: float) -> None:
-        self.picks[name] += 1
-        if any(request.key in pod.seen for pod in self.pods.values()):
-            self.held += 1
-            self.met += request.key in self.pods[name].seen
-        if request.key:
-            self.pods[name].seen.add(request.key)
-        self.pods[name].begin(request.model, now)
-        self.longest = max(self.longest, len(self.pods[name].waiting))
-
-    def spread(self) -> Spread:
-        met = self.met / self.held if self.held else None
-        return Spread(max(self.picks.values()) / REQUESTS, met, self.longest)
-
-
-def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> Spreads:
-    parts = [Part({name: Pod() for name in names}) for names in _parts(fleet)]
+def spread(fleet: Fleet, picker: Chooser, workload: str) -> Spread:
+    pods = {name: Pod() for name in fleet.engines}
     fleet.load()
     fleet.wait_scraped()
-    between = SECONDS / (SLOTS * PODS * utilization)
+    picks: Counter[str] = Counter()
+    met = held = 0
     for number, request in enumerate(WORKLOADS[workload](Random(7))):
-        now = number * between
-        for part in parts:
-            for name, pod in part.pods.items():
-                pod.advance(now)
-                fleet.engines[name].load = pod.load()
+        now = number * SECONDS / (SLOTS * PODS * UTILIZATION)
+        for name, pod in pods.items():
+            pod.advance(now)
+            fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
-        answer = picker.ask(request.prompt, request.model)
-        chosen = [picker.pod(answer)]
-        if len(parts) > 1:
-            chosen.insert(0, picker.named(answer.headers[PREFILLER]))
-        for part, name in zip(parts, chosen, strict=True):
-            part.take(name, request, now)
-    return tuple(part.spread() for part in parts)
-
-
-def _parts(fleet: Fleet) -> list[list[str]]:
-    names = sorted(fleet.engines)
-    prefill = [name for name in names if "-prefill-" in name]
-    return [part for part in (prefill, [n for n in names if n not in prefill]) if part]
+        chosen = picker.pick(request.prompt, request.model)
+        picks[chosen] += 1
+        if any(request.key in pod.seen for pod in pods.values()):
+            held += 1
+            met += request.key in pods[chosen].seen
+        pods[chosen].seen.add(request.key)
+        pods[chosen].begin(request.model, now)
+    return Spread(max(picks.values()) / REQUESTS, met / held)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -188,14 +150,8 @@ CASES: dict[str, dict[str, Any]] = {
     "queue-size": {"strategy": "queue-size"},
     "lora-affinity": {"strategy": "lora-affinity"},
     "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
-    "pd-disaggregation": {"strategy": "pd-disaggregation"},
-    "pd-disaggregation, prefix-cache alone": {
-        "strategy": "pd-disaggregation",
-        "scorers": {"prefix-cache": 100},
-    },
 }
-DISAGGREGATION = "pd-disaggregation"
-#: The rows of the page, and those of prefill and decode pods.
+#: The rows of the page: a case and a workload.
 TABLE = [
     ("prefix-cache", "one system prompt"),
     ("prefix-cache alone", "one system prompt"),
@@ -204,58 +160,17 @@ TABLE = [
     ("queue-size", "many conversations"),
     ("lora-affinity", "one hot adapter"),
     ("lora-affinity alone", "one hot adapter"),
-    ("pd-disaggregation", "one system prompt"),
-    ("pd-disaggregation", "many conversations"),
-    ("pd-disaggregation, prefix-cache alone", "many conversations"),
 ]
-Row = tuple[str, str]
-"""A case and a workload."""
 
 
 @picker_versions(CLAIM)
 def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: str) -> None:
-    found = _measured(fleet, version, paired=False)
-    _balanced(found["prefix-cache", "one system prompt"])
-    _balanced(found["lora-affinity", "one hot adapter"])
-    conversations_ = "many conversations"
-    _meets(found["prefix-cache", conversations_], found["prefix-cache alone", conversations_])
-
-
-@NEEDS_LLM_D
-@pytest.mark.proves(
-    "pd-disaggregation uses all pods for one prompt and keeps prefix hits",
-    needs="llm-d-epp is on PATH",
-)
-def test_prefill_and_decode_pods_share_and_still_meet_prefixes(
-    pairing: Fleet,
-) -> None:
-    found = _measured(pairing, "llm-d", paired=True)
-    _balanced(found[DISAGGREGATION, "one system prompt"])
-    pure = found["pd-disaggregation, prefix-cache alone", "many conversations"]
-    _meets(found[DISAGGREGATION, "many conversations"], pure)
-
-
-def _measured(fleet: Fleet, version: str, *, paired: bool) -> dict[Row, Spreads]:
-    """The spreads of all rows; printed, as docs/routing.md shows them."""
-    found: dict[Row, Spreads] = {}
+    found = {}
     for case, workload in TABLE:
-        if case.startswith(DISAGGREGATION) == paired:
-            with fleet.picker(version, **CASES[case]) as picker:
-                found[case, workload] = spread(fleet, picker, workload, UTILIZATION)
-            cells = "; ".join(
-                f"{part.busiest:.0%}" + ("" if part.met is None else f", {part.met:.0%}")
-                for part in found[case, workload]
-            )
-            print(f"{version} | `{case}` | {workload} | {cells}")
-    return found
-
-
-def _balanced(spreads: Spreads) -> None:
-    assert all(part.busiest <= MOST / PODS for part in spreads), spreads
-
-
-def _meets(ours: Spreads, pure: Spreads) -> None:
-    for part, alone in zip(ours, pure, strict=True):
-        assert part.met is not None
-        assert alone.met is not None
-        assert part.met >= LEAST * alone.met, (ours, pure)
+        with fleet.picker(version, **CASES[case]) as picker:
+            row = found[case, workload] = spread(fleet, picker, workload)
+        print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
+    for row in (found[TABLE[0]], found["lora-affinity", "one hot adapter"]):
+        assert row.busiest <= MOST / PODS, row
+    ours, pure = (found[name, "many conversations"] for name in CASES if name.startswith("prefix"))
+    assert ours.met >= LEAST * pure.met, (ours, pure)

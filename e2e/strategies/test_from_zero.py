@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.harness import Cluster, Object
-from e2e.routers import only, picker_versions
+from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet, same
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
@@ -50,16 +50,9 @@ def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -
 
 
 @pytest.mark.proves("Without flow control, an empty pool answers 503")
-@pytest.mark.parametrize(
-    ("version", "gate"), [("1.2", "plain"), ("1.2", "gated"), ("1.5", "plain")]
-)
-def test_picker_without_flow_control_answers_503(empty: Fleet, version: str, gate: str) -> None:
-    objects = empty.routing(version)
-    if gate == "gated":
-        data = only(objects, "ConfigMap")["data"]
-        (key,) = data
-        data[key] += "featureGates: [flowControl]\n"
-    with empty.run(version, objects) as chooser:
+@pytest.mark.parametrize("version", ["1.2", "1.5"])
+def test_picker_without_flow_control_answers_503(empty: Fleet, version: str) -> None:
+    with empty.picker(version) as chooser:
         assert chooser.ask().status == 503
 
 
@@ -75,7 +68,6 @@ def mixed(fleet: Fleet) -> Iterator[Fleet]:
 
 
 def play(fleet: Fleet, engine: str) -> None:
-    """Let all stand-ins serve the metrics of an engine."""
     for stand_in in fleet.engines.values():
         stand_in.name = engine
 

@@ -38,7 +38,6 @@ def label(fleet: Fleet, pod: str, value: str) -> None:
 
 
 def pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
-    """The pair revisions of the prefill and decode pods that requests get."""
     revisions = {pod: revision(fleet, pod) for pod in fleet.engines}
     fleet.wait_scraped()
     found: Counter[tuple[str, str]] = Counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections import Counter
@@ -12,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import ApiError, Cluster
-from e2e.routers import DEFINITIONS, KIND, NEEDS_LLM_D, only, picker_versions, with_llm_d_rewrites
+from e2e.harness import Cluster
+from e2e.routers import DEFINITIONS, picker_versions, with_llm_d_rewrites
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -47,35 +46,6 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
             assert served["base"] + served["tuned"] == REQUESTS
             if share in (0, 100):
                 assert len(served) == 1, served
-
-
-@NEEDS_LLM_D
-@pytest.mark.proves(
-    "Clients see the model name they requested; other names are kept",
-    needs="llm-d-epp is on PATH",
-)
-def test_clients_see_requested_model_name(fleet: Fleet) -> None:
-    with fleet.picker("llm-d", strategy="queue-size", modelRewrites=canary(100)) as picker:
-        fleet.wait_scraped()
-        fleet.cluster.wait(lambda: set(models(picker, 5)) == {"tuned"})
-        returned = json.dumps({"model": "tuned", "choices": [{"text": "x"}]}).encode()
-        body = {"model": "chat", "prompt": "x"}
-        answer = picker.processor.ask(body, returned=returned)
-        assert json.loads(answer.body)["model"] == "tuned"
-        assert json.loads(answer.returned or b"")["model"] == "chat"
-        assert set(models(picker, 5, "base")) == {"base"}, "a served name is still one"
-
-
-@pytest.mark.proves("The API server rejects weight 0 in an InferenceModelRewrite")
-def test_weight_zero_is_rejected_by_server(fleet: Fleet) -> None:
-    written = only(fleet.routing("1.5", modelRewrites=canary(0)), KIND)
-    (target,) = written["spec"]["rules"][0]["targets"]
-    assert target["modelRewrite"] == "base"
-    zero = {key: copy.deepcopy(written[key]) for key in ("apiVersion", "kind", "spec")}
-    zero["metadata"] = {key: written["metadata"][key] for key in ("name", "namespace")}
-    zero["spec"]["rules"][0]["targets"].append({"modelRewrite": "tuned", "weight": 0})
-    with pytest.raises(ApiError, match="weight"):
-        fleet.cluster.apply([zero])
 
 
 def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:

@@ -6,11 +6,9 @@ import itertools
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import pytest
-import yaml
 
 from e2e import inputs
 from e2e.harness import Cluster, Object, ProgramFailedError
@@ -20,7 +18,6 @@ from e2e.strategies.engine import Engine, Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
-KV_FLAG = "--kv-cache-usage-percentage-metric"
 MANY = 60
 """So many random choices among three pods leave one out once in 10^10 times."""
 
@@ -65,18 +62,6 @@ def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
             fleet.load(busy(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
             fleet.wait_scraped()
             assert picker.picks(8) == {order[0]: 8}
-
-
-@pytest.mark.proves("Picker v1.2.1 needs the metric flag to read vLLM's KV cache usage")
-def test_picker_needs_metric_flag_for_kv_cache(fleet: Fleet) -> None:
-    objects = fleet.routing("1.2", strategy="kv-cache-utilization")
-    args = _arguments(objects)
-    (flag,) = [argument for argument in args if argument.startswith(KV_FLAG)]
-    args.remove(flag)
-    fleet.load(busy(sorted(fleet.engines), kv_cache=(0.1, 0.5, 0.9)))
-    with fleet.run("1.2", objects) as picker:
-        fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == fleet.engines.keys()
 
 
 @pytest.mark.proves("lora-affinity: requests go to a pod that has the adapter loaded")
@@ -138,75 +123,7 @@ def sticks(picker: Chooser, prompt: str) -> bool:
     return picker.picks(20, prompt) == {home: 20}
 
 
-def _arguments(objects: list[Object]) -> list[str]:
-    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    arguments: list[str] = container["args"]
-    return arguments
-
-
 HOT = "Everybody asks this today: " * 10
-ADVANCED = "router-example-2-custom-epp-config"
-
-
-@pytest.mark.proves("scorers: a higher prefix-cache weight keeps a hot prefix despite a queue")
-@VERSIONS
-def test_heavy_prefix_weight_keeps_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
-    with fleet.picker(
-        version, strategy="prefix-cache", scorers={"prefix-cache": 3, "queue": 2}
-    ) as (picker):
-        home = warmed(fleet, picker)
-        fleet.load({home: Load(waiting=50)})
-        fleet.wait_scraped()
-        assert picker.picks(8, HOT) == {home: 8}, "3 x 1 + 2 x 0 against 3 x 0 + 2 x 1"
-        assert home not in picker.picks(30), "new prompts avoid the queue"
-
-
-@pytest.mark.proves("scorers: v1.5.0 accepts fractional weights")
-def test_fractional_weights_count(fleet: Fleet) -> None:
-    weights = {"prefix-cache": 0.5, "queue": 0.4, "kv-cache": 0.2}
-    with fleet.picker("1.5", strategy="prefix-cache", scorers=weights) as picker:
-        home = warmed(fleet, picker)
-        fleet.load({home: Load(waiting=50)})
-        fleet.wait_scraped()
-        assert picker.picks(8, HOT) == {home: 8}, "0.5 + 0.2 against 0.4 + 0.2"
-        fleet.load({home: Load(waiting=50, kv_cache=0.9)})
-        fleet.wait_scraped()
-        assert home not in picker.picks(8, HOT), "0.5 + 0.02 against 0.4 + 0.2"
-
-
-@pytest.mark.proves("The router document's endpointPickerConfig (example 2) scores as described")
-@VERSIONS
-def test_configuration_of_document_is_used_verbatim(fleet: Fleet, version: str) -> None:
-    text = _documents_configuration()
-    objects = fleet.routing(version, endpointPickerConfig=text)
-    assert list(only(objects, "ConfigMap")["data"].values()) == [text]
-    with fleet.run(version, objects) as picker:
-        home = warmed(fleet, picker)
-        others = sorted(fleet.engines.keys() - {home})
-        fleet.load({home: Load(kv_cache=0.9), others[1]: Load(kv_cache=0.2)})
-        fleet.wait_scraped()
-        assert picker.picks(8, HOT) == {home: 8}, "70 x 1 + 30 x 0.1 against 30 x 1"
-        assert picker.picks(8) == {others[0]: 8}, "new prompts go to the emptiest pod"
-
-
-def warmed(fleet: Fleet, picker: Chooser) -> str:
-    fleet.wait_scraped()
-    home = picker.warm(HOT)
-    assert picker.picks(8, HOT) == {home: 8}
-    return home
-
-
-def _documents_configuration() -> str:
-    (router,) = [
-        role
-        for role in _roles(inputs.DOCUMENTS[ADVANCED].read_text(encoding="utf-8"))
-        if role["componentType"] == "router"
-    ]
-    return str(router["endpointPickerConfig"])
-
-
-def _roles(text: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load(text)["spec"]["roles"])
 
 
 RANKS = 3
@@ -318,7 +235,6 @@ OTHERS = (
 
 @pytest.fixture
 def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
-    """Two services of two replicas over two nodes each."""
     with Fleet(cluster, namespace, _two_nodes) as fleet:
         fleet.deploy("svc", "svc-2", pods=8)
         assert fleet.engines.keys() == {*LEADERS, *OTHERS}
@@ -350,7 +266,6 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
 
 
 def bodiless(picker: Chooser, count: int) -> set[str]:
-    """The pods that requests without a body go to."""
     return {picker.pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
 
 

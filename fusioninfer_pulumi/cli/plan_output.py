@@ -11,7 +11,6 @@ from fusioninfer_pulumi.cli.finding_formats import finding_json
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
@@ -27,7 +26,6 @@ class PlanView:
         plan: The service, with the findings that are shown.
         capacity: Rows of its capacity table, none to leave the table out.
         objects: Its objects.
-        provider: Name of its Kubernetes provider, empty for the default one.
         update: Its update from an older source, None without one.
         placed: Its node pools as JSON, None without an inventory.
         placed_tables: The same for rich.
@@ -36,7 +34,6 @@ class PlanView:
     plan: ServicePlan
     capacity: Sequence[Capacity] = ()
     objects: Sequence[Mapping[str, Any]] = ()
-    provider: str = ""
     update: ServiceTimeline | None = None
     placed: Mapping[str, Any] | None = None
     placed_tables: Sequence[Any] = ()
@@ -177,15 +174,9 @@ def request_path(plan: ServicePlan) -> list[str]:
     elif router.routed_by is not None:
         stations = [f"the route of service {router.routed_by}"]
     elif router.external_routes:
-        stations = [f"HTTPRoute {external_routes(plan, router)} (managed elsewhere)"]
+        names = (f"{_prefix(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes)
+        stations = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
     return [*stations, f"{router.backend['kind']} {router.backend['name']}"]
-
-
-def external_routes(plan: ServicePlan, router: Routing) -> str:
-    """The routes that are managed elsewhere."""
-    return ", ".join(
-        f"{_prefix(ref.namespace, plan.namespace)}{ref.name}" for ref in router.external_routes
-    )
 
 
 def _prefix(namespace: Any, service_namespace: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from samples import rendered
 
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
@@ -364,23 +365,47 @@ SCHEDULER_PRESET: Manifest = {
 }  # fmt: skip
 
 
+def test_plugin_with_an_address_needs_no_tokenizer() -> None:
+    plugin = {"type": "token-producer", "parameters": {"vllm": {"url": "http://t:8000"}}}
+    inline = {"plugins": [plugin]}
+    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}}))
+    assert "template" not in made["endpointPicker"]
+    assert yaml.safe_load(made["endpointPickerConfig"])["plugins"] == [plugin]
+
+
 @pytest.mark.parametrize(
-    ("plugin", "component"),
+    ("uri", "scheduler", "message"),
     [
-        ({"type": "token-producer"}, "a tokenizer"),
-        ({"type": "precise-prefix-cache-scorer"}, "a tokenizer"),
-        ({"type": "predicted-latency-producer"}, "latency predictors"),
-        ({"type": "token-producer", "parameters": {"vllm": {"url": "http://t:8000"}}}, None),
+        ("s3://bucket/model", {}, "the tokenizer reads models of hf:// and pvc://, got s3://"),
+        (
+            "hf://org/model",
+            {"template": {"containers": [{"name": "main", "image": "private/epp:v1"}]}},
+            "the tokenizer needs the endpoint picker of llm-d 0.9 or later",
+        ),
+        (
+            "hf://org/model",
+            {"tokenizer": {"template": {"containers": [{"name": "main", "command": ["a"]}]}}},
+            "tokenizer.template.containers[0].command[0]: cannot be carried over",
+        ),
     ],
 )
-def test_components_that_kserve_deploys_for_a_plugin_are_reported(
-    plugin: Manifest, component: str | None
+def test_tokenizer_that_cannot_be_deployed_is_rejected(
+    uri: str, scheduler: Manifest, message: str
 ) -> None:
-    inline = {"plugins": [plugin]}
-    document = llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}})
-    found = [finding for finding in warned(document) if "KServe deploys" in finding]
-    assert len(found) == (component is not None)
-    assert all(f"router.scheduler.config: KServe deploys {component} for" in f for f in found)
+    inline = {"plugins": [{"type": "token-producer"}]}
+    parts = {**ROUTER, "scheduler": {"config": {"inline": inline}, **scheduler}}
+    found = problems(llm(model={"uri": uri, "name": "m"}, router=parts))
+    assert len([finding for finding in found if message in finding]) == 1, found
+
+
+def test_pool_of_the_older_preset_is_accepted() -> None:
+    name = "{{ ChildName .ObjectMeta.Name `-epp-service` }}"
+    reference = {"failureMode": "FailOpen", "kind": "Service", "name": name}
+    pool = {"spec": {"extensionRef": reference, "selector": {}, "targetPortNumber": 8000}}
+    assert problems(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
+    pool["spec"]["targetPortNumber"] = 9000
+    (problem,) = problems(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
+    assert "pool.spec.targetPortNumber: cannot be carried over" in problem
 
 
 def test_scheduler_preset_is_accepted_as_a_config() -> None:

@@ -168,7 +168,6 @@ def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
             {"router": {"route": {"group": "g", "weight": 1, "http": {"spec": {"rules": []}}}}},
             "router.route.group",
         ),
-        ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
         ({"model": {"uri": URI, "confidential": {"enabled": True}}}, "model.confidential"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
@@ -286,11 +285,30 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
     }
     assert annotations.items() <= hpa["metadata"]["annotations"].items()
     assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
+    assert any("target of type Value multiplies" in line for line in said(document))
 
 
 def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
-    (problem,) = problems(llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}}))
-    assert problem.startswith("f: scaling.wva: cannot be carried over: the address of Prometheus")
+    document = llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}})
+    (problem,) = problems(document)
+    assert problem.startswith("f: scaling.wva.keda: cannot be carried over: the address of Prom")
+    data = {"autoscaling-wva-controller-config": '{"prometheus": {"url": "http://p:9090"}}'}
+    metadata = {"name": "inferenceservice-config", "namespace": "kserve"}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    documents = (document, {**settings, "data": data})
+    assert problems(*documents) + warned(*documents) == []
+    data["ingress"] = "{}"
+    (warning,) = warned(document, {**settings, "data": data})
+    assert "only autoscaling-wva-controller-config is read" in warning
+
+
+def test_variant_autoscaler_of_prefill_and_decode_has_one_cost() -> None:
+    costs = [{"maxReplicas": 3, "wva": {"hpa": {}, "variantCost": cost}} for cost in ("5", "9")]
+    document = llm(
+        scaling=costs[0], prefill={"scaling": costs[1], "template": pod()}, router=ROUTER
+    )
+    found = [problem for problem in problems(document) if "variant-cost is the same" in problem]
+    assert len(found) == 1
 
 
 def test_prefill_without_fields_is_a_role() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from samples import of_kind, rendered
 
 from fusioninfer_importers.kthena.routes import full_match
 from fusioninfer_pulumi.plan.service_objects import render
@@ -318,6 +319,47 @@ def test_shared_requests_have_the_same_retries(one: Any, other: Any, fine: bool)
         assert lost.startswith(
             "f#3: trafficPolicy.retry: cannot be carried over: requests that new sh"
         )
+
+
+TRANSFER = ["--kv-transfer-config", '{"kv_connector":"X","kv_role":"kv_consumer"}']
+
+
+@pytest.mark.parametrize(
+    ("args", "connector", "moved"),
+    [
+        (["m", "--port=8000"], None, ["m", "--port=8002"]),
+        (["--port", "8000", "m"], None, ["--port", "8002", "m"]),
+        (["m", *TRANSFER], {"type": "mooncake"}, ["m", *TRANSFER, "--port=8002"]),
+    ],
+)
+def test_decode_engine_behind_an_entrypoint_leaves_its_port(
+    args: list[str], connector: Any, moved: list[str]
+) -> None:
+    container = {"name": "engine", "image": "team/own:1", "args": args}
+    pod = {"containers": [
+        {**container, "ports": [{"containerPort": 8000}]},
+        {"name": "runtime", "image": "r", "ports": [{"containerPort": 8001}]},
+    ]}  # fmt: skip
+    roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
+    made = converted(serving(*roles), server(kvConnector=connector), route())
+    prefill, decode, _ = made[0]["spec"]["roles"]
+    assert prefill["template"]["spec"]["containers"][0]["args"] == args
+    assert decode["template"]["spec"]["containers"][0]["args"] == moved
+    assert decode["kvTransfer"]["enginePort"] == 8002
+    (*_, lws) = of_kind(rendered(made[0]), "LeaderWorkerSet")
+    pod = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    (engine,) = [item for item in pod["containers"] if item["name"] == "engine"]
+    assert engine["ports"] == [{"containerPort": 8002}]
+    (sidecar,) = [item for item in pod["initContainers"] if item["name"] == "pd-sidecar"]
+    assert {"--port=8000", "--model-server-port=8002"} <= set(sidecar["args"])
+
+
+def test_decode_engine_of_a_script_keeps_its_port_and_is_rejected() -> None:
+    container = {"name": "engine", "image": "team/own:1", "ports": [{"containerPort": 8000}]}
+    pod = {"containers": [{**container, "command": ["bash", "-c", "./decode.sh"]}]}
+    roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
+    found = problems(serving(*roles), server(), route())
+    assert any("cannot be read to change its port" in problem for problem in found)
 
 
 ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))

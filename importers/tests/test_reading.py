@@ -215,6 +215,13 @@ def test_a_field_without_a_counterpart_is_named() -> None:
         ((serving(), route(rules=[])), "spec: has no rules; ignored"),
         ((serving(), policy(disaggregatedTarget=None)), "spec: has no target, and no Autosca"),
         ((llm(), config("idle")), "no LLMInferenceService of this input refers to it; ignored"),
+        (
+            (llm(), config("kserve-config-llm-template")),
+            (
+                "KServe applies this config without a reference, the library does not; to apply "
+                "it, add it to the baseRefs of the services"
+            ),
+        ),
     ],
 )
 def test_a_document_without_effect_is_a_warning(

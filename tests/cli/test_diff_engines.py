@@ -119,7 +119,7 @@ PAIRS = (
         (
             ("0.31.0", "0.32.0"),
             (None, "recompute"),
-            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {ADD}"],
+            [f"broken: {PAIRS[1]}: {ADD}", f"degraded: {PAIRS[0]}: {COMPUTES}"],
         ),
         (
             ("0.31.0", "0.32.0"),
@@ -132,7 +132,7 @@ PAIRS = (
         (
             ("0.21.0", "0.22.0"),
             ("recompute", "recompute"),
-            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {EXITS}"],
+            [f"broken: {PAIRS[1]}: {EXITS}", f"degraded: {PAIRS[0]}: {COMPUTES}"],
         ),
     ],
 )

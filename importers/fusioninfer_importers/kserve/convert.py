@@ -26,7 +26,12 @@ from fusioninfer_importers.kserve.router import (
     group_members,
     kserve_backends,
 )
-from fusioninfer_importers.kserve.scaling import park_roles
+from fusioninfer_importers.kserve.scaling import (
+    SETTINGS,
+    WVA_SETTINGS,
+    is_settings,
+    park_roles,
+)
 from fusioninfer_importers.kserve.scheduler import PICKER, SYSTEM, Objects, map_namespaces
 from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
@@ -60,7 +65,8 @@ def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
         for service in services
         for namespace in map_namespaces(service.namespace, name)
     }
-    return frozenset(config_maps.union(referenced_objects(documents, services)))
+    settings = {("v1", CONFIG_MAP, SYSTEM, SETTINGS)} if services else set()
+    return frozenset(config_maps.union(settings, referenced_objects(documents, services)))
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -99,12 +105,18 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
     for document in maps.values():
         report.consume(*(document.at(*path) for path in _IDENTITY))
-        for leaf in document.leaves():
-            if not report.is_consumed(leaf):
-                report.left_out(
-                    leaf,
-                    "is not referenced by the scheduler's config.ref; ignored",
-                )
+        unread = [leaf for leaf in document.leaves() if not report.is_consumed(leaf)]
+        if is_settings(document) and unread:
+            report.consume(*unread)
+            report.warning(
+                DOCUMENT_UNUSED,
+                document.at("data"),
+                f"only {WVA_SETTINGS} is read, for scaling.wva; the defaults of KServe's manifests "
+                "apply otherwise",
+            )
+            continue
+        for leaf in unread:
+            report.left_out(leaf, "is not referenced by the scheduler's config.ref; ignored")
 
 
 def _report_configs(
@@ -125,11 +137,13 @@ def _report_configs(
                         "metadata of a config is not inherited; ignored",
                     )
         else:
-            report.warning(
-                DOCUMENT_UNUSED,
-                document.at(),
-                "no LLMInferenceService of this input refers to it; ignored",
-            )
+            message = "no LLMInferenceService of this input refers to it; ignored"
+            if str(document.name).startswith(PRESET):
+                message = (
+                    "KServe applies this config without a reference, the library does not; to "
+                    "apply it, add it to the baseRefs of the services"
+                )
+            report.warning(DOCUMENT_UNUSED, document.at(), message)
 
 
 def _find_bases(

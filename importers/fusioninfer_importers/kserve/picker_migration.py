@@ -19,6 +19,8 @@ _PLUGINS = {
     "model-server-protocol-metrics": "core-metrics-extractor",
 }
 _HANDLER, _SCORER = "disagg-profile-handler", "prefix-cache-scorer"
+TOKEN_PRODUCER, PRECISE_SCORER = "token-producer", "precise-prefix-cache-scorer"
+_PRECISE_PRODUCER = "precise-prefix-cache-producer"
 _ALWAYS, _BY_PREFIX = "always-disagg-pd-decider", "prefix-based-pd-decider"
 #: Characters of a token, by which KServe converts thresholds.
 _CHARACTERS = 4
@@ -76,3 +78,47 @@ def _mappings(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """Return the mappings of a list; other values are left to the configuration's own checks."""
     listed = holder.get(key)
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Give `token-producer` the tokenizer, and replace the scorer that had one of its own.
+
+    As withDecomposePrecisePrefixCacheScorer and withInjectTokenProducerConfig of KServe do.
+    """
+    plugins = _mappings(config, "plugins")
+    old = next((plugin for plugin in plugins if plugin.get("type") == PRECISE_SCORER), None)
+    if old is not None:
+        index = plugins.index(old)
+        others = [item for item in plugins if item.get("type") not in (PRECISE_SCORER, _SCORER)]
+        kept = _producer_parameters(old)
+        others[index:index] = [
+            {"type": TOKEN_PRODUCER},
+            {"type": _PRECISE_PRODUCER, **({"parameters": kept} if kept else {})},
+            {"type": _SCORER, "parameters": {"prefixMatchInfoProducerName": _PRECISE_PRODUCER}},
+        ]
+        config["plugins"] = plugins = others
+        for profile in _mappings(config, "schedulingProfiles"):
+            references = _mappings(profile, "plugins")
+            for reference in references:
+                if reference.get("pluginRef") == PRECISE_SCORER:
+                    reference["pluginRef"] = _SCORER
+            first = [item for item in references if item.get("pluginRef") == _SCORER][:1]
+            profile["plugins"] = [
+                item for item in references if item.get("pluginRef") != _SCORER or item is first[0]
+            ]
+    for plugin in plugins:
+        if plugin.get("type") == TOKEN_PRODUCER:
+            settings = plugin["parameters"] = {**(plugin.get("parameters") or {})}
+            settings.setdefault("modelName", parameters["modelName"])
+            settings["vllm"] = {**parameters["vllm"], **(settings.get("vllm") or {})}
+
+
+def _producer_parameters(scorer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the older scorer that its producer has now."""
+    made = dict(scorer.get("parameters") or {})
+    indexer = dict(made.pop("indexerConfig", None) or {})
+    indexer.pop("tokenizersPoolConfig", None)
+    processor = indexer.pop("tokenProcessorConfig", None)
+    if processor is not None:
+        made.setdefault("tokenProcessorConfig", processor)
+    return {**made, **({"indexerConfig": indexer} if indexer else {})}

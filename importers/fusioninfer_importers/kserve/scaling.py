@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from fusioninfer_importers.conversion import ServiceBuilder
+import yaml
+
+from fusioninfer_importers.conversion import ServiceBuilder, of_kind
 from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._child_names import WORKLOADS, child_name
-from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
+from fusioninfer_importers.kserve._nodes import (
+    Node,
+    copy_fields,
+    copy_node,
+    with_fields,
+)
+from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
+#: The ConfigMap with the settings of KServe's controller, and its key for WVA.
+SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-config"
 #: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
 _ACCELERATOR = "inference.optimization/acceleratorName"
 #: Pattern of the end of a Deployment's pod names: hash of the ReplicaSet and of the pod.
 _REPLICA_SET_POD = re.escape("-[a-z0-9]+-[a-z0-9]+")
+#: WVA's decision, a metric.
+_DESIRED = "wva_desired_replicas"
 #: Fields of a ScaledObject that are passed on.
 _KEDA = (
     "pollingInterval",
@@ -46,7 +59,7 @@ def park_roles(builder: ServiceBuilder) -> None:
 
 
 def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Convert the scaling of a workload: KEDA's triggers, or WVA with an HPA."""
+    """Convert the scaling of a workload: KEDA's triggers, or WVA with an HPA or KEDA."""
     scaling, report = workload.get("scaling"), builder.report
     if scaling is None:
         return
@@ -68,56 +81,103 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
     wva = scaling.get("wva")
     if wva is None:
         _convert_triggers(builder, target, scaling)
-    elif wva.get("hpa") is None:
-        report.consume(scaling.at)
-        report.unsupported(
-            wva.at,
-            "the address of Prometheus is a setting of KServe's controller; use wva.hpa, or "
-            "scaling.keda with a trigger for wva_desired_replicas",
-        )
     else:
-        _convert_wva(builder, target, scaling, wva)
+        _convert_wva(builder, target, workload, scaling, wva)
 
 
-def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: Node) -> None:
-    """Convert a workload that follows the Workload Variant Autoscaler (expectedHPA of KServe).
+def _convert_wva(
+    builder: ServiceBuilder, target: Location, workload: Node, scaling: Node, wva: Node
+) -> None:
+    """Convert a workload that follows the Workload Variant Autoscaler (KServe's scaling.go).
 
-    WVA finds the HorizontalPodAutoscaler by its annotations, which are the service's here, and
-    publishes its decision under the autoscaler's name.
+    WVA finds the autoscaler by its annotations, which are the service's here, and publishes its
+    decision under the autoscaler's name.
     """
     ours = (*target, "autoscaling")
-    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
+    builder.report.consume(wva.at)
     name = object_names.role_lws(str(builder.main.name), builder.get((*target, "name")))
-    metric = {
-        "name": "wva_desired_replicas",
-        "source": "External",
-        "selector": {"variant_name": name},
-        "target": "1",
-    }
-    builder.derive((*ours, "metrics"), [metric], wva.at)
-    behavior = wva.get("hpa", "behavior")
+    keda, behavior = wva.get("keda"), wva.get("hpa", "behavior")
+    if keda is None:
+        selector = {"variant_name": name}
+        metric = {"name": _DESIRED, "source": "External", "selector": selector, "target": "1"}
+        builder.derive((*ours, "metrics"), [metric], wva.at)
+        builder.report.translated(
+            wva.at,
+            f"the HorizontalPodAutoscaler takes {_DESIRED} as the number of replicas "
+            "(AverageValue); KServe's target of type Value multiplies the replicas by it",
+        )
+    else:
+        trigger = _variant_trigger(builder, name, keda.at)
+        if trigger is None:
+            builder.report.consume(scaling.at)
+            return
+        builder.default((*ours, "engine"), "KEDA", keda.at)
+        builder.default((*ours, "keda", "triggers"), [trigger], keda.at)
+        _convert_keda_fields(builder, ours, keda)
     if behavior is not None:
         copy_node(builder, (*ours, "behavior"), behavior)
+    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
     _set_minimum(builder, target, scaling)
-    model = builder.get(("spec", "model")) or {}
-    cost = wva.get("variantCost")
-    annotations = {
-        "llm-d.ai/managed": "true",
-        "llm-d.ai/model-id": model.get("name") or str(builder.main.name),
-        "llm-d.ai/variant-cost": "10.0" if cost is None else str(cost.content),
+    model, cost = builder.get(("spec", "model")) or {}, wva.get("variantCost")
+    accelerator = workload.get("labels", _ACCELERATOR)
+    fields: dict[Location, str | None] = {
+        ("annotations", "llm-d.ai/managed"): "true",
+        ("annotations", "llm-d.ai/model-id"): model.get("name") or str(builder.main.name),
+        ("annotations", "llm-d.ai/variant-cost"): "10.0" if cost is None else str(cost.content),
+        ("labels", _ACCELERATOR): None if accelerator is None else str(accelerator.content),
     }
-    for key, value in annotations.items():
-        at: Location = ("metadata", "annotations", key)
-        if builder.get(at) not in (None, value):
+    for path, value in fields.items():
+        at: Location = ("metadata", *path)
+        present = builder.get(at)
+        if value is not None and present not in (None, "unknown", value):
             builder.report.unsupported(
-                wva.at / "variantCost",
-                "annotations are the same for all autoscalers of a service; give prefill and "
-                "decode the same cost",
+                wva.at if path[0] == "labels" else wva.at / "variantCost",
+                f"{path[1]} is the same for all autoscalers of a service, {present} and {value} "
+                "conflict; use one value for prefill and decode",
             )
-        builder.default(at, value, wva.at)
-    labels = ("metadata", "labels", _ACCELERATOR)
-    if builder.get(labels) is None:
-        builder.default(labels, "unknown", wva.at)
+        builder.default(at, value or present or "unknown", wva.at)
+
+
+def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[str, Any] | None:
+    """Return KEDA's trigger for WVA's decision, None without the address of Prometheus."""
+    documents = of_kind(builder.report.documents, "ConfigMap")
+    texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
+    settings: Any = {}
+    for text in texts:
+        try:
+            settings = (yaml.safe_load(str(text.value)) or {}).get("prometheus") or {}
+        except (AttributeError, yaml.YAMLError):
+            continue
+        builder.report.consume(text)
+        builder.add_source(text.document)
+    if not settings.get("url"):
+        builder.report.unsupported(
+            at,
+            f"the address of Prometheus is in {WVA_SETTINGS} of KServe's ConfigMap {SETTINGS}, "
+            "which is not in this input; add it as a document, or use wva.hpa",
+            REFERENCE_MISSING,
+        )
+        return None
+    namespace = builder.main.namespace
+    query = f'{_DESIRED}{{variant_name="{name}",exported_namespace="{namespace}"}}'
+    metadata = {
+        "serverAddress": settings["url"],
+        "query": query,
+        "threshold": "1",
+        "unsafeSsl": str(settings.get("tlsInsecureSkipVerify", False)).lower(),
+    }
+    trigger = {"type": "prometheus", "name": "wva-desired-replicas", "metadata": metadata}
+    if settings.get("authModes"):
+        metadata["authModes"] = settings["authModes"]
+    if settings.get("triggerAuthName"):
+        reference = {"name": settings["triggerAuthName"], "kind": settings.get("triggerAuthKind")}
+        trigger["authenticationRef"] = {key: item for key, item in reference.items() if item}
+    return trigger
+
+
+def is_settings(document: SourceDocument) -> bool:
+    """Whether a ConfigMap has the settings of KServe's controller."""
+    return bool(document.name == SETTINGS)
 
 
 def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
@@ -148,13 +208,18 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     _set_minimum(builder, target, scaling)
     items = [_with_our_pods(builder, trigger) for trigger in triggers.items]
     copy_node(builder, (*ours, "keda", "triggers"), Node(triggers.at, items))
+    _convert_keda_fields(builder, ours, with_fields(keda, triggers=None))
+
+
+def _convert_keda_fields(builder: ServiceBuilder, ours: Location, keda: Node) -> None:
+    """Convert the fields of a ScaledObject other than its triggers."""
     copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
     behavior = keda.get(*_BEHAVIOR)
     if behavior is not None:
         copy_node(builder, (*ours, "behavior"), behavior)
     for path, field in keda.leaves():
-        if path[0] not in ("triggers", *_KEDA) and path[:3] != _BEHAVIOR:
-            report.unsupported(
+        if path and path[0] not in _KEDA and path[:3] != _BEHAVIOR:
+            builder.report.unsupported(
                 field.at,
                 f"is not supported; scaling.keda has triggers, {', '.join(_KEDA)} and "
                 f"{'.'.join(_BEHAVIOR)}",

@@ -18,7 +18,8 @@ from fusioninfer_importers.kserve._nodes import (
     with_fields,
 )
 from fusioninfer_importers.kserve.container import MAIN
-from fusioninfer_importers.kserve.picker_migration import migrate
+from fusioninfer_importers.kserve.picker_migration import connect_tokenizer, migrate
+from fusioninfer_importers.kserve.picker_sidecars import add_sidecars
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
 from fusioninfer_pulumi.plugins.importers import (
@@ -62,12 +63,6 @@ _PREFILL: _Weights = {
 _DECODE: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
 #: Added to every profile where the model has LoRA adapters.
 _LORA: _Weights = {"lora-affinity-scorer": 4}
-#: What KServe deploys for a plugin (tokenizer.go, scheduler_latency_predictor.go).
-_COMPONENTS = {
-    "token-producer": "a tokenizer",
-    "precise-prefix-cache-scorer": "a tokenizer",
-    "predicted-latency-producer": "latency predictors",
-}
 _PICK = "max-score-picker"
 _DECIDER = "always-disagg-pd-decider"
 
@@ -145,16 +140,36 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
     builder.default((*picker, "image"), IMAGE, scheduler.at)
     builder.default((*picker, "resources"), _RESOURCES, scheduler.at)
     copy_fields(builder, picker, scheduler, "replicas")
-    tokenizer, pool = scheduler.get("tokenizer"), scheduler.get("pool")
-    if tokenizer is not None:
-        report.unsupported(
-            tokenizer.at,
-            "is not supported; remove it, and configure a tokenizer in config.inline",
-        )
+    pool = scheduler.get("pool")
     if pool is not None:
         _report_pool(builder, pool)
+    scheduler, tokenizer = add_sidecars(builder, spec, _inline_plugins(scheduler))
     config = _convert_picker_pods(builder, picker, scheduler)
     _convert_config(builder, target, scheduler, config, spec, maps)
+    _review_config(builder, target, scheduler.at / "config", tokenizer)
+
+
+def _inline_plugins(scheduler: Node) -> list[dict[str, Any]]:
+    """Return the plugins for which KServe deploys programs, which are not those of a ConfigMap."""
+    text = scheduler.get("config", "inline")
+    containers = [] if text is not None else scheduler.list_at("template", "containers")
+    for container in containers:
+        args = container.get("args")
+        for flag, value, _ in pairs(args) if args is not None else ():
+            text = value if flag in _CONFIG_FLAGS else text
+    config = _parse_config(None if text is None else text.value)
+    plugins = config.get("plugins")
+    listed = plugins if isinstance(plugins, list) else []
+    return [plugin for plugin in listed if isinstance(plugin, dict)]
+
+
+def _parse_config(value: Any) -> dict[str, Any]:
+    """Return a configuration, empty if it is none: the picker's own checks report it."""
+    try:
+        config = yaml.safe_load(value) if isinstance(value, str) else value
+    except yaml.YAMLError:
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def _convert_config(
@@ -191,55 +206,57 @@ def _convert_config(
             adapters=adapters is not None and bool(adapters.items),
         )
         builder.default(ours, dump_epp_config(made), scheduler.at)
-    current = family is not None and family.family in (Family.LLM_D_0_9, Family.LLM_D_0_10)
-    _review_config(builder, ours, scheduler.at / "config", current=current)
 
 
 def _review_config(
-    builder: ServiceBuilder, target: Location, at: SourceField, *, current: bool
+    builder: ServiceBuilder, target: Location, at: SourceField, tokenizer: dict[str, Any] | None
 ) -> None:
-    """Migrate the configuration for a current picker, and report what KServe adds to it."""
-    text = builder.get(target)
-    try:
-        config = yaml.safe_load(text) if isinstance(text, str) else None
-    except yaml.YAMLError:
-        return
-    if not isinstance(config, dict):
-        return
-    plugins = config.get("plugins")
-    for plugin in plugins if isinstance(plugins, list) else ():
-        component = _COMPONENTS.get(str(plugin.get("type"))) if isinstance(plugin, dict) else None
-        if component is not None and "url" not in str(plugin.get("parameters")).lower():
-            builder.report.warning(
-                REFERENCE_MISSING,
+    """Migrate the configuration for a current picker, as KServe's controller does."""
+    ours = (*target, "endpointPickerConfig")
+    config = _parse_config(builder.get(ours))
+    image = builder.get((*target, "endpointPicker", "image"))
+    family = find_family(image) if isinstance(image, str) else None
+    if family is None or family.family not in (Family.LLM_D_0_9, Family.LLM_D_0_10):
+        if tokenizer is not None:
+            builder.report.unsupported(
                 at,
-                f"KServe deploys {component} for the plugin {plugin['type']} and writes its "
-                "address into the configuration, the library does not; deploy one and set the "
-                "address in config.inline",
+                "the tokenizer needs the endpoint picker of llm-d 0.9 or later; change the image",
             )
-    migrated = migrate(config) if current else config
+        return
+    migrated = migrate(config)
+    if tokenizer is not None:
+        connect_tokenizer(migrated, tokenizer)
     if migrated != config:
-        origin = builder.remove(target)
-        builder.default(target, yaml.safe_dump(migrated, sort_keys=False), origin)
+        origin = builder.remove(ours)
+        builder.default(ours, yaml.safe_dump(migrated, sort_keys=False), origin)
         builder.report.translated(
-            origin, "migrated from an older release of the endpoint picker, as KServe does"
+            origin, "rewritten for the current release of the endpoint picker, as KServe does"
         )
 
 
 def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
     """Report a pool's spec, unless it is that of KServe's preset (config-llm-scheduler.yaml)."""
     service = str(builder.main.name)
-    same: dict[Location, Any] = {
-        ("endpointPickerRef", "group"): "",
-        ("endpointPickerRef", "kind"): "Service",
-        ("endpointPickerRef", "name"): object_names.endpoint_picker(service),
-        ("endpointPickerRef", "failureMode"): "FailOpen",
-        ("endpointPickerRef", "port", "number"): 9002,
-        ("selector", "matchLabels", "app.kubernetes.io/name"): service,
-        ("selector", "matchLabels", "app.kubernetes.io/part-of"): "llminferenceservice",
-        ("selector", "matchLabels", "kserve.io/component"): "workload",
-        ("targetPorts", 0, "number"): 8000,
+    selector = {
+        "app.kubernetes.io/name": service,
+        "app.kubernetes.io/part-of": "llminferenceservice",
+        "kserve.io/component": "workload",
     }
+    reference: dict[Location, Any] = {
+        ("group",): "",
+        ("kind",): "Service",
+        ("name",): object_names.endpoint_picker(service),
+        ("failureMode",): "FailOpen",
+        ("port", "number"): 9002,
+        ("portNumber",): 9002,
+    }
+    same: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
+    # v1alpha2 has the fields of the pool's v1, v1alpha1 those of its v1alpha2.
+    for field in ("endpointPickerRef", "extensionRef"):
+        same |= {(field, *path): value for path, value in reference.items()}
+    selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
+    for place in selectors:
+        same |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
         if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.at)

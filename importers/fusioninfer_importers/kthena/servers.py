@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import (
     ENGINE_UNKNOWN,
+    PORT_FLAG,
     EngineCommand,
     Location,
     Rule,
@@ -31,6 +33,7 @@ ROUTER = "router"
 SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
+_TRANSFER_FLAG = "--kv-transfer-config"
 #: vLLM's connector and the sidecar's protocol for each of Kthena's connectors.
 _CONNECTORS = {
     "nixl": ("NixlConnector", "nixlv2"),
@@ -87,6 +90,9 @@ def convert_server(
     report.consume(at / "workloadPort" / "protocol")
     _check_engine(serving, spec, at)
     _convert_connector(serving, spec, at / "kvConnector")
+    for index, role in enumerate(serving.roles):
+        if builder.roles[index]["componentType"] == DECODER and not commands(role):
+            _move_engine(serving, index, spec.workload_port.port, at / "inferenceEngine")
     router = builder.add_role(at, ROUTER, ROUTER)
     builder.default((*router, "scorers"), dict(SCORERS), at)
     report.chosen(
@@ -256,6 +262,8 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
         settings: dict[str, Any] = {}
         if not _has_kv_transfer(serving.roles[index]):
             settings["connector"] = connector
+        elif not commands(serving.roles[index]):
+            settings["enabled"] = False  # the arguments are complete
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
         builder.derive(("spec", "roles", index, "kvTransfer"), settings, at / "type")
@@ -263,7 +271,69 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
 
 def _has_kv_transfer(role: Role) -> bool:
     """Whether the engine's arguments configure a KV connector, right or wrong."""
-    return any(command.connector is not None for command in commands(role))
+    known = commands(role)
+    if not known:
+        containers = [container for container, _ in _entry_containers(role)]
+        return any(
+            _TRANSFER_FLAG in item["args"] for item in containers if _starts_entrypoint(item)
+        )
+    return any(command.connector is not None for command in known)
+
+
+def _entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
+    """Return the containers of a role's entry pods, with their ports."""
+    containers = (role.entry_template.spec or {}).get("containers")
+    made = []
+    for container in containers if isinstance(containers, list) else ():
+        fields = container if isinstance(container, Mapping) else {}
+        ports = fields.get("ports")
+        listed = ports if isinstance(ports, list) else ()
+        numbers = [port.get("containerPort") for port in listed if isinstance(port, Mapping)]
+        made.append((fields, numbers))
+    return made
+
+
+def _starts_entrypoint(container: Mapping[str, Any]) -> bool:
+    """Whether a container starts its image's entrypoint with arguments."""
+    words = container.get("args")
+    is_text = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return is_text and not container.get("command")
+
+
+def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
+    """Move a decode engine behind an unknown entrypoint from the port that the sidecar needs.
+
+    The ModelServer names the engine, so its arguments are known.
+    """
+    builder, place = serving.builder, ("spec", "roles", index)
+    keys = ("leaderTemplate", "template")
+    block = next(key for key in keys if builder.get((*place, key)) is not None)
+    containers: Location = (*place, block, "spec", "containers")
+    listed = _entry_containers(serving.roles[index])
+    taken = [number for _, numbers in listed for number in numbers]
+    for position, (container, numbers) in enumerate(listed):
+        if port not in numbers or not _starts_entrypoint(container):
+            continue
+        new = next(free for free in itertools.count(port + 1) if free not in taken)
+        args = _with_port(container["args"], port, new)
+        builder.default((*containers, position, "args"), args, at)
+        settings = {**(builder.get((*place, "kvTransfer")) or {}), "enabled": False}
+        builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, at)
+        builder.report.chosen(
+            at, f"the decode engine listens on {new}, because the sidecar has port {port}"
+        )
+        return
+
+
+def _with_port(words: Sequence[str], port: int, new: int) -> list[str]:
+    """Return arguments with another port, which vLLM and SGLang set by the same flag."""
+    if not any(word.partition("=")[0] == PORT_FLAG for word in words):
+        return [*words, f"{PORT_FLAG}={new}"]
+    changed = [f"{PORT_FLAG}={new}" if word == f"{PORT_FLAG}={port}" else word for word in words]
+    for index, (flag, value) in enumerate(itertools.pairwise(words)):
+        if (flag, value) == (PORT_FLAG, str(port)):
+            changed[index + 1] = str(new)
+    return changed
 
 
 def check_traffic_policy(server: Server) -> None:

@@ -1,0 +1,114 @@
+"""Programs that KServe deploys for plugins of an endpoint picker: tokenizer, latency predictors.
+
+The tokenizer is a sidecar of the endpoint picker, as in llm-d's guides. KServe gives it a
+Deployment and a Service.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
+from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.kserve.picker_migration import PRECISE_SCORER, TOKEN_PRODUCER
+from fusioninfer_pulumi.plugins.importers import SourceField
+
+_PRESETS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_LATENCY_PRODUCER = "predicted-latency-producer"
+_TOKENIZER, _PORT = "tokenizer", 8002
+_WEIGHTS = "/mnt/models/base"
+
+
+def add_sidecars(
+    builder: ServiceBuilder, spec: Node, plugins: Sequence[Mapping[str, Any]]
+) -> tuple[Node, dict[str, Any] | None]:
+    """Add the containers that plugins need to the scheduler's template.
+
+    Returns:
+        The scheduler, and the parameters by which `token-producer` finds the tokenizer.
+    """
+    scheduler = spec.get("router", "scheduler")
+    assert scheduler is not None, "the caller has looked"
+    types = {plugin.get("type") for plugin in plugins}
+    pod, parameters = scheduler.get("template"), None
+    if _LATENCY_PRODUCER in types:
+        pod = _merge_below(pod, synthetic(scheduler.at / "config", _PRESETS["latencyPredictor"]))
+    tokenizer = scheduler.get(_TOKENIZER)
+    needs_tokenizer = PRECISE_SCORER in types or any(map(_lacks_address, plugins))
+    if tokenizer is not None or needs_tokenizer:
+        at = scheduler.at / "config" if tokenizer is None else tokenizer.at
+        parameters, preset = _render_server(builder, spec, at)
+        if parameters is not None:
+            user_pod = _named_as_sidecar(builder, tokenizer)
+            pod = _merge_below(pod, merge(synthetic(at, preset), user_pod))
+    return with_fields(scheduler, template=pod), parameters
+
+
+def _lacks_address(plugin: Mapping[str, Any]) -> bool:
+    parameters = plugin.get("parameters")
+    return plugin.get("type") == TOKEN_PRODUCER and "url" not in str(parameters)
+
+
+def _merge_below(pod: Node | None, preset: Node) -> Node:
+    return preset if pod is None else merge(preset, pod)
+
+
+def _render_server(
+    builder: ServiceBuilder, spec: Node, at: SourceField
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return the parameters of `token-producer`, and the pod with the tokenizer for the model."""
+    preset = copy.deepcopy(_PRESETS[_TOKENIZER])
+    (container,) = preset["containers"]
+    model = spec.get("model")
+    scheme, _, path = str(model and model.text("uri")).partition("://")
+    if scheme == "hf":
+        name, _, revision = path.partition(":")
+        options = [f"--revision={revision}"] if revision else []
+        secret = builder.get(("spec", "model", "tokenSecret", "name"))
+        if secret is not None:
+            reference = {"secretKeyRef": {"name": secret, "key": "HF_TOKEN"}}
+            container["env"].append({"name": "HF_TOKEN", "valueFrom": reference})
+    elif scheme == "pvc":
+        claim, _, folder = path.partition("/")
+        name, options = _WEIGHTS, []
+        mount = {"name": "tokenizer-model", "mountPath": _WEIGHTS, "readOnly": True}
+        container["volumeMounts"].append({**mount, **({"subPath": folder} if folder else {})})
+        volume = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+        preset["volumes"].append({"name": "tokenizer-model", **volume})
+    else:
+        builder.report.unsupported(
+            at,
+            f"the tokenizer reads models of hf:// and pvc://, got {scheme}://; run `vllm launch "
+            f"render` yourself and set modelName and vllm.url of {TOKEN_PRODUCER} in config.inline",
+        )
+        return None, preset
+    container["command"] = ["vllm", "launch", "render", name, f"--port={_PORT}", *options]
+    builder.report.chosen(at, "the tokenizer runs in the endpoint picker's pods")
+    return {"modelName": name, "vllm": {"url": f"http://localhost:{_PORT}"}}, preset
+
+
+def _named_as_sidecar(builder: ServiceBuilder, tokenizer: Node | None) -> Node:
+    """Return the containers and volumes of the tokenizer's template; other fields are reported."""
+    if tokenizer is None:
+        return Node(builder.main.at(), {})
+    builder.report.consume(*() if tokenizer.content else (tokenizer.at,))
+    pod = tokenizer.get("template") or Node(tokenizer.at, {})
+    items = [_rename_main(builder, item) for item in pod.list_at("containers")]
+    fields = {"volumes": pod.get("volumes"), "containers": Node(pod.at, items)}
+    return with_fields(Node(pod.at, {}), **fields)
+
+
+def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
+    name = container.get("name")
+    if name is None or name.content != MAIN:
+        return container
+    builder.report.consume(name.at)
+    return with_fields(
+        container, name=Node(name.at, _TOKENIZER), command=None, args=None, ports=None
+    )
