@@ -126,8 +126,8 @@ def _updates(
 def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of all services, and prints the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
-    from fusioninfer_pulumi.cli.plan_output import plain
     from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
+    from fusioninfer_pulumi.plan.service_json import plain
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -194,7 +194,7 @@ def place(options: argparse.Namespace) -> int:
         return status
     plans = [plan for source in sources for plan in source.plans]
     if options.output == "json":
-        from fusioninfer_pulumi.cli.plan_output import plain
+        from fusioninfer_pulumi.plan.service_json import plain
 
         print_json(
             [

@@ -18,11 +18,11 @@ from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
 from fusioninfer_pulumi.cli.plan_output import (
     PlanView,
     gang_text,
-    plain,
     request_path,
 )
 from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint

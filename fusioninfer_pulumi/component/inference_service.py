@@ -165,6 +165,10 @@ class InferenceService(pulumi.ComponentResource):
             }
         )
 
+    def object_names(self, kind: str) -> list[str]:
+        """Return the Kubernetes names of the service's objects of a kind, such as `HTTPRoute`."""
+        return list(self._children.by_name(kind))
+
     def _set_objects(self) -> None:
         children = self._children
         self.leader_worker_sets = children.of_type(LeaderWorkerSet)
