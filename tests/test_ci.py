@@ -286,7 +286,7 @@ def test_the_projects_own_workflow_runs_every_python_of_the_package() -> None:
     assert run[0] == stated[0]
 
 
-RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+RELEASE = read(ROOT / ".github/workflows/release.yml")
 
 
 def test_release_workflow_pins_actions_and_writes_only_where_it_publishes() -> None:
