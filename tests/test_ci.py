@@ -284,3 +284,18 @@ def test_the_projects_own_workflow_runs_every_python_of_the_package() -> None:
     run = OWN["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert set(run) <= set(stated)
     assert run[0] == stated[0]
+
+
+RELEASE = read(ROOT / ".github/workflows/release.yml")
+
+
+def test_release_workflow_pins_actions_and_writes_only_where_it_publishes() -> None:
+    build, publish = RELEASE["jobs"]["build"], RELEASE["jobs"]["publish"]
+    assert RELEASE["permissions"] == {"contents": "read"}
+    assert build["permissions"].keys() == {"contents", "id-token", "attestations"}
+    assert publish["permissions"] == {"id-token": "write"}
+    steps = [*build["steps"], *publish["steps"]]
+    actions = [item["uses"] for item in steps if "uses" in item]
+    assert all(re.fullmatch(r"[a-z-]+/[a-z-]+@v\d+\.\d+\.\d+", action) for action in actions)
+    assert {"run": "make release-files"} in build["steps"]
+    assert "release-files:" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -340,6 +340,10 @@ class KvCache:
         """Return what a decode engine does if it cannot load the KV cache of a request."""
         return PairState.UNKNOWN
 
+    def can_reject_pair(self, command: EngineCommand) -> bool:
+        """Return whether a decode engine survives a prefill engine that is not compatible."""
+        return True
+
 
 class Engine:
     """An inference engine: its facts, and how it reads its arguments.

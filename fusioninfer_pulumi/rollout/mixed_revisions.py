@@ -192,9 +192,7 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
             is_pair = (prefill.component_type, decode.component_type) == PAIR_TYPES
             if verdict.state is PairState.COMPATIBLE or not is_pair:
                 continue
-            engine = decode.command.engine
-            fails = engine and engine.kv_cache.load_failure(decode.command) is PairState.BROKEN
-            setting = engine.kv_cache.recompute_setting if engine and fails else ""
+            setting = _find_recompute_setting(decode.command)
             remedy = f"before this update, add {setting}" if setting else ""
             differences = f" ({', '.join(verdict.differences)})" if verdict.differences else ""
             yield MixedPair(
@@ -204,6 +202,15 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
                 "; ".join(filter(None, (remedy, advice))),
                 verdict.source,
             )
+
+
+def _find_recompute_setting(decode: EngineCommand) -> str:
+    """Return the setting with which no request of a decode engine fails; empty without one."""
+    if decode.engine is None:
+        return ""
+    cache = decode.engine.kv_cache
+    fails = cache.load_failure(decode) is PairState.BROKEN and cache.can_reject_pair(decode)
+    return cache.recompute_setting if fails else ""
 
 
 def _find_advice(
