@@ -105,11 +105,12 @@ class Finding:
         return replace(self, location=location)
 
     def under(self, *prefix: str | int) -> Finding:
-        """Return the finding below a prefix."""
+        """Return the finding with `prefix` prepended to its location."""
         return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
-        # Messages quote untrusted input, and CI runs lines that start with `::` as commands.
+        # Messages quote untrusted input, and GitHub Actions runs lines that start with `::` as
+        # commands.
         if not self.message.isprintable():
             object.__setattr__(self, "message", one_line(self.message))
 
@@ -156,8 +157,8 @@ class InvalidServiceError(ValueError):
     In a Pulumi program it is a `pulumi.RunError`, too, which Pulumi prints without a traceback.
 
     Attributes:
-        findings: All errors, not only the first.
-        titles: File or service of each finding, in the same order; empty text if there is only one.
+        findings: Every finding of the rejected input.
+        titles: File or service of each finding, in the same order; empty if it is unknown.
     """
 
     def __new__(cls, *_: object) -> InvalidServiceError:
@@ -228,7 +229,7 @@ def format_path(location: Location) -> str:
 
 
 def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """Return the rules that a service's annotation ignores."""
+    """Return the ids of the rules that a service's annotation ignores."""
     ignored_text = annotations.get(IGNORE_RULES)
     if not isinstance(ignored_text, str):
         return frozenset()
@@ -236,7 +237,7 @@ def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
 
 
 def drop_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
-    """Remove warnings of ignored rules."""
+    """Remove the warnings and infos of ignored rules; errors stay."""
     return [
         finding
         for finding in findings

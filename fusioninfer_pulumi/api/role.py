@@ -1,4 +1,4 @@
-"""One role of a service: what runs, how often, on how many nodes."""
+"""One role of a service: what runs, in how many replicas, on how many nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ComponentType(str, enum.Enum):
     ROUTER = "router"  #: request routing: endpoint picker, pool, route
     PREFILLER = "prefiller"  #: prompt processing
     DECODER = "decoder"  #: token generation
-    WORKER = "worker"  #: both, the monolithic form
+    WORKER = "worker"  #: both, in one pod
 
 
 class Launcher(str, enum.Enum):

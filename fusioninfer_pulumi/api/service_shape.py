@@ -1,4 +1,4 @@
-"""What a service is: which roles serve, which clients may reach, its gang and its layout."""
+"""What a service is: its serving roles, the roles that clients reach, its gang and its layout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ServiceShape:
     Attributes:
         router: The router role, None without one.
         groups: Number of serving groups, None where the service has none.
-        picks_endpoints: Whether an endpoint picker shall choose the pod of a request.
+        picks_endpoints: Whether an endpoint picker chooses the pod of each request.
         is_prefill_decode: Whether prefill and decode are separate roles.
         entry_types: Component types that clients may be sent to without an endpoint picker.
         layout: Which LeaderWorkerSets run the replicas.
@@ -52,7 +52,7 @@ class ServiceShape:
 
 
 def service_shape(args: InferenceServiceArgs) -> ServiceShape:
-    """Decide what a service is; `args` has all its defaults."""
+    """Derive the shape of a service from its expanded `args`."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
     kueue = policy.backend is GangBackend.KUEUE
@@ -87,7 +87,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
 
 
 def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
-    """Roles that run pods which serve a model."""
+    """Return the roles whose pods serve the model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
 
 

@@ -123,7 +123,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _rows_of_backend(policy: GangPolicyArgs, shape: ServiceShape) -> Iterator[_Rows]:
-    """Yield the tables of fields that the service's gang backend rejects or ignores."""
+    """Yield the tables of fields that apply."""
     if policy.backend is GangBackend.NATIVE:
         yield _NATIVE
     elif policy.backend is GangBackend.KUEUE:
@@ -194,7 +194,7 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
 
 
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
-    """Reject settings that create some pods of a gang only after others are scheduled."""
+    """Reject settings that create some pods of a gang only after others are scheduled or ready."""
     key, deadlocks = labels.LWS_EXCLUSIVE_TOPOLOGY, "deadlocks with gang scheduling"
     together = "and the leader is scheduled only with its workers"
     remedy = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"

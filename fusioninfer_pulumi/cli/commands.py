@@ -155,7 +155,7 @@ def convert(options: argparse.Namespace) -> int:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        # Finds services that cannot be built, which are not printed.
+        # Add findings for services that cannot be built, which are not printed.
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             from fusioninfer_pulumi.api.service import KIND
@@ -214,7 +214,7 @@ def place(options: argparse.Namespace) -> int:
 
 
 def size(options: argparse.Namespace) -> int:
-    """Prints the layouts of a model that fit."""
+    """Print the ways to run a model that fit into memory."""
     from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
     package = capacity()
@@ -236,7 +236,7 @@ def check(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options, several_stacks=options.inventory is None)
     _place_all(options, sources)
     if options.server or options.context is not None:
-        # Importing the client takes long.
+        # Importing the client is slow.
         from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)

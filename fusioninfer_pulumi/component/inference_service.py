@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
-    Creates a PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, and the objects that route requests to their pods: a Service, or with a router
+    Creates PodGroups (if the service is gang-scheduled), LeaderWorkerSets (one for each replica or
+    role), and the objects that route requests to their pods: a Service, or with a router
     role an endpoint picker, an InferencePool, an HTTPRoute and, on request, a Gateway.
     """
 
@@ -85,7 +85,7 @@ class InferenceService(pulumi.ComponentResource):
     """The LeaderWorkerSets by Kubernetes name: one for each replica, or for each role."""
 
     pod_group: PodGroup | None
-    """The gang's PodGroup, None without a gang and with serving groups: see `pod_groups`."""
+    """The gang's PodGroup, None without a gang or with serving groups: see `pod_groups`."""
 
     pod_groups: dict[str, PodGroup]
     """All PodGroups by Kubernetes name: the gang's, or one for each serving group."""
@@ -94,13 +94,14 @@ class InferenceService(pulumi.ComponentResource):
     """The Service in front of the serving pods, None with an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The pods among which the endpoint picker chooses, None without an endpoint picker."""
+    """The InferencePool, from whose pods the endpoint picker chooses, None without an endpoint
+    picker."""
 
     http_route: HTTPRoute | None
     """The route to the pool or Service, None without a route."""
 
     gateway: Gateway | None
-    """The Gateway that belongs to the service, None where the route attaches to others."""
+    """The Gateway that belongs to the service, None if the route attaches to existing Gateways."""
 
     def __init__(
         self,

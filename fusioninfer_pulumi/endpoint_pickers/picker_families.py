@@ -7,9 +7,9 @@ configurations that `picker_config` generates in the end-to-end tests.
 Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
 has no endpoint picker with plugins; and llm-d before v0.9.
 
-An image is recognized by the last part of its repository and its tag, so that mirrors
-(`registry.example/mirror/epp`) match as well. For a digest, `latest`, a development build or any
-other name, the user must set the family.
+An image is recognized by its tag and the last part of its repository, so that mirrors
+(`registry.example/mirror/epp`) match as well. For a digest without a tag, `latest`, a development
+build or any other name, the user must set the family.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PrefixKeys(str, enum.Enum):
 
 
 class FlowControl(NamedTuple):
-    """Metrics of a picker's flow control; they exist also without pods.
+    """Metrics of a picker's flow control; they exist even without pods.
 
     Attributes:
         queued: Requests in the picker's queue (gauge).
@@ -206,7 +206,7 @@ _LLM_D_0_9 = EppFamily(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     api_versions=(LLM_D_API, X_K8S_API),
     prefix_keys=PrefixKeys.PRODUCER,
-    # It ignores the older group if the cluster has the kind of both.
+    # If the cluster has the kind in both API groups, it ignores the older one.
     rewrite_api="llm-d.ai/v1alpha2",
     flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
 )
@@ -271,7 +271,7 @@ def explain_unknown_image(image: str) -> str:
 
 
 def split_image(image: str) -> tuple[str, Version]:
-    """Return last part of an image's repository, and the version in its tag, empty without one."""
+    """Return the last part of an image's repository, and its tag's version, empty without one."""
     name, _, tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
     return name, tuple(map(int, match.groups())) if match else ()

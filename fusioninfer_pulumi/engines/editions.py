@@ -1,4 +1,4 @@
-"""Editions: what the library chooses where a service does not, and keeps for an edition.
+"""Editions: the defaults that the library applies, fixed for each edition.
 
 A new default belongs to a new edition, whose row replaces fields of the row before. Editions stay
 for at least a year: `tests/presets/test_editions.py` holds their values.
@@ -40,5 +40,5 @@ _EDITIONS = {
 
 
 def edition_defaults(edition: Edition | None = None) -> EditionDefaults:
-    """Return the defaults of an edition, by default of the newest."""
+    """Return the defaults of an edition, the newest edition by default."""
     return _EDITIONS[edition or list(Edition)[-1]]

@@ -33,7 +33,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
 
-#: Flag of all engines with the port they serve on.
+#: Flag for the serving port, the same for all engines.
 PORT_FLAG = "--port"
 #: Flag of all engines with the address they serve on.
 HOST_FLAG = "--host"
@@ -110,7 +110,7 @@ class LoadMetrics(NamedTuple):
     cache: str = ""
 
 
-#: The metrics that endpoint pickers read by default.
+#: vLLM's metrics, which endpoint pickers from v1.3 on read by default.
 VLLM_METRICS = LoadMetrics(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
@@ -122,7 +122,7 @@ VLLM_METRICS = LoadMetrics(
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How many ways an engine splits and copies the model.
+    """Degrees of parallelism.
 
     Attributes:
         tensor: Ways each layer is split.
@@ -157,7 +157,7 @@ class Parallelism:
         return min(self.data, self.data_local * nodes)
 
     def ranks_of_pod(self, nodes: int) -> int:
-        """Return data parallel ranks of one pod."""
+        """Return the number of data parallel ranks in one pod."""
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
@@ -183,7 +183,7 @@ class KvConnector:
         names: The connector and its nested connectors.
         transfers: Connectors to other pods, which prefill and decode must share.
         side_channel: Variables with the address and the port of the handshake, if the connector
-            has one; such a connector may run on either side.
+            has one; a connector with a side channel works as prefill and as decode.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Offloading:
-    """Where an engine's KV cache goes beyond its accelerators.
+    """Where an engine stores KV cache that does not fit on its accelerators.
 
     Attributes:
         cpu: Bytes of host memory of each engine.
@@ -232,7 +232,7 @@ class Offload:
     Attributes:
         arguments: Arguments of every engine, in addition to those of its connector.
         memory: Bytes of host memory in each pod.
-        in_shared_memory: Whether they lie in /dev/shm.
+        in_shared_memory: Whether that memory is in /dev/shm.
         findings: Problems, at fields of `kvCacheOffloading`.
     """
 
@@ -283,7 +283,7 @@ class KvCache:
     """How an engine transfers, offloads and compares its KV cache.
 
     Attributes:
-        handshake_source: Where it was read what prefill and decode compare.
+        handshake_source: Source of the facts about what prefill and decode compare.
         recompute_setting: Setting with which decode computes prompts whose KV cache it cannot load.
     """
 
@@ -311,7 +311,7 @@ class KvCache:
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and other memory.
 
-        For a command line that does not configure a transfer. Only engines that offload by a
+        Called only if the command line configures no transfer. Only engines that offload by a
         connector get `offloading`.
         """
         raise NotImplementedError
@@ -352,13 +352,14 @@ class Engine:
         name: Its name, as in its program and its images.
         title: Its name as its project spells it.
         launcher: Default launcher for several nodes.
-        data_launcher: Default launcher for data parallel ranks that the nodes share evenly.
+        data_launcher: Default launcher if data parallel ranks are spread evenly over the nodes.
         default_port: Default of `--port`.
         default_host: Default of `--host`, None for all addresses.
         port_variables: Variables with port numbers, which Kubernetes sets to an address if a
             Service has a matching name.
         health_path: Path that answers 200 once the engine serves.
-        paths_with_api_key: Paths that answer 401 without the API key, if one is set (`--api-key`).
+        paths_with_api_key: Pattern of the paths that require the API key once one is set
+            (`--api-key`).
         key_variable: Variable that sets the API key, None without one.
         image_serves: Whether its images' entrypoint starts the engine.
         block_size_flag: Flag for the tokens in a block of the KV cache.
@@ -381,9 +382,9 @@ class Engine:
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
         rejects_unknown_models: Whether a request for another model gets an error, HTTP 404.
-        reasoning_names: Fields of answers with the reasoning, by the first release that has them
-            and no others.
-        api_source: Where these two were read.
+        reasoning_names: Response fields that hold the reasoning, by the first release with exactly
+            these fields.
+        api_source: Source of `rejects_unknown_models` and `reasoning_names`.
         length_flag: Flag for the tokens of the longest sequence.
         keep_alive_variable: Variable with the seconds until it closes an idle connection.
         drain_flag: Flag for the seconds that running requests may take after SIGTERM.
@@ -482,7 +483,7 @@ class Engine:
         return wanted
 
     def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
-        """Check for sizes that the engine has no argument for, at fields of `parallelism`."""
+        """Check for sizes that the engine does not support, at fields of `parallelism`."""
         missing = {
             "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
             "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,

@@ -23,7 +23,7 @@ _SYNONYMS = {
     "float": "float32",
     "fp8_e4m3": "fp8",
 }
-#: The value of a setting that the model's own configuration or the accelerator decides.
+#: Value of a setting that is left to the model's configuration or the accelerator.
 AUTO = "auto"
 _DEFAULTS = {
     "quantization": "none",
@@ -96,11 +96,11 @@ def pair_revision(commands: Sequence[EngineCommand]) -> str | None:
 
 @dataclass(frozen=True)
 class PairCompatibility:
-    """What happens to requests of a prefill and a decode pod.
+    """What happens to requests that a prefill and a decode pod serve together.
 
     Attributes:
         differences: Settings that differ, as `name prefill -> decode`.
-        clients: What clients see; empty where nothing differs.
+        clients: What clients see; empty if nothing differs or the outcome is unknown.
         source: Where that was read or measured; empty where it is unknown.
     """
 

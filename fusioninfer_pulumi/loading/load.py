@@ -35,7 +35,7 @@ def load(
     *,
     allow_lossy: bool = False,
 ) -> list[InferenceServiceArgs]:
-    """Read the services of manifest files, or of a manifest that is a mapping already.
+    """Read the services of manifest files, or of an already parsed manifest.
 
     Besides InferenceServices it accepts Kthena's ModelServings, Modelplane's ModelDeployments and
     KServe's LLMInferenceServices, together with related objects in the same input:
@@ -123,8 +123,8 @@ def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     rejected = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
     if rejected:
         shown = [located for located in all_findings if located[0] in rejected]
-        title = str(shown[0][0]) if len(rejected) == 1 else ""
-        raise InvalidServiceError([finding for _, finding in shown], title)
+        sources = [str(origin) for origin, _ in shown]
+        raise InvalidServiceError([finding for _, finding in shown], sources)
     for origin, finding in all_findings:
         if finding.severity is Severity.WARNING:
             name = str(origin)

@@ -1,4 +1,4 @@
-"""Builds a service: from its spec to everything that its Kubernetes objects are made of."""
+"""Builds a service: turns its spec into the plan from which its Kubernetes objects are rendered."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fusioninfer_pulumi.topology.role_plan import plan_role
 
 @dataclass(frozen=True)
 class BuiltService:
-    """A service as it was built, for the checks.
+    """A built service, as the checks need it.
 
     Attributes:
         args: The spec.
         plan: The plan, without findings.
         pods: The pods of each role that runs any, with what they were built from.
-        findings: What could not be built, or was decided on the way.
+        findings: Problems found and decisions made while building.
     """
 
     args: InferenceServiceArgs

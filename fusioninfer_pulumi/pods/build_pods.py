@@ -68,7 +68,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
-    """Build the pods of each role once, by all passes."""
+    """Run all passes on the pods of each role, then add revisions."""
     built, findings = [], []
     for ctx in all_ctx:
         pods = ctx.user_pods

@@ -1,7 +1,7 @@
 """The plugin `pulumi-resource-fusioninfer`: constructs components for the Pulumi engine.
 
 Pulumi's own `component_provider_host` cannot read the arguments' types (string annotations,
-unions), and shows errors as tracebacks (pulumi#17012, #19178).
+unions), and reports errors as tracebacks (pulumi#17012, #19178).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PACKAGED = "pulumi-package.json"
 #: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
-#: Outputs of the components that are attributes in Python, too.
+#: Outputs of the components that are also attributes in Python.
 OUTPUTS: Mapping[type, tuple[str, ...]] = {
     InferenceService: ("name", "namespace", "endpoint", "status"),
     ServingPrerequisites: ("checked", "releases"),
@@ -77,7 +77,7 @@ def read_package_schema() -> str:
 
 
 class Provider(pulumi.provider.Provider):
-    """Constructs the components; holds nothing, since several are constructed at a time."""
+    """Constructs the components; keeps no state, because several are constructed concurrently."""
 
     def __init__(self) -> None:
         super().__init__(VERSION, read_package_schema())
@@ -109,7 +109,7 @@ class Provider(pulumi.provider.Provider):
 
 
 def normalize_inputs(value: Any) -> Any:
-    """Return a value as programs write it: numbers arrive as floats, unknowns as markers."""
+    """Undo the encoding of inputs: whole numbers arrive as floats, unknowns as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):

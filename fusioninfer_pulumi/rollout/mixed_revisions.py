@@ -1,7 +1,7 @@
-"""What clients see while an update runs pods of two revisions: the pairs that are not compatible.
+"""What clients see while an update runs pods of two revisions.
 
 `ROWS` lists the pairs of parts that talk to each other. Their facts, with their sources, are in
-`engines` and `endpoint_pickers`; a pair without a line is compatible by all that is known.
+`engines` and `endpoint_pickers`; a pair that no row yields is compatible as far as is known.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_
 
 
 def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
-    """Return the LeaderWorkerSets with engines among objects, which may be ill-formed."""
+    """Find the LeaderWorkerSets that run engines; malformed objects are tolerated."""
     engines = []
     for manifest in manifests:
         template = at(manifest, "spec", "leaderWorkerTemplate")
@@ -116,7 +116,7 @@ class Update:
         return read_engines(self.objects)
 
     def new_engines(self) -> list[tuple[EngineLws, EngineLws]]:
-        """Return a new engine of each role whose engine changes, after the one it replaces."""
+        """Return the old and the new engine of each role whose engine changes."""
         # A role that the update adds serves together with the others of its type.
         olds = {lws.component_type: lws for lws in self.before}
         olds |= {lws.role: lws for lws in self.before}
@@ -127,7 +127,7 @@ class Update:
 
 @dataclass(frozen=True)
 class MixedPair:
-    """Two parts that meet during an update, and that are not compatible.
+    """Two parts that meet during an update and are not known to be compatible.
 
     Attributes:
         parts: The two parts, such as `clients with new serve pods`.
@@ -144,7 +144,7 @@ class MixedPair:
 
 
 def describe_mixed_revisions(update: Update) -> list[str]:
-    """Describe the pairs that are not compatible, the worst first; empty if all are compatible."""
+    """Describe the pairs that are not known to be compatible, the worst first."""
     lines: dict[tuple[str, ...], dict[str, None]] = {}
     for find in ROWS if update.before else ():
         for pair in find(update):
@@ -164,7 +164,7 @@ def describe_mixed_revisions(update: Update) -> list[str]:
 def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
-    Nothing where the order of the update and the endpoint picker avoid such pairs, and where the
+    Yields nothing if the order of the update and the endpoint picker avoid such pairs, or if the
     engines compare the same before and after.
     """
     before, after = (
@@ -173,7 +173,7 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     )
     if any({lws.component_type for lws in side} != {*PAIR_TYPES} for side in (before, after)):
         return
-    # The labels are complete, where a launcher's script hides the arguments of an engine.
+    # The labels are complete even if a launcher's script hides the arguments of an engine.
     old_label, new_label = ({lws.pair_revision for lws in side} for side in (before, after))
     if "" in old_label | new_label:
         old_hash, new_hash = (pair_revision([e.command for e in side]) for side in (before, after))
@@ -216,7 +216,7 @@ def _find_recompute_setting(decode: EngineCommand) -> str:
 def _find_advice(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return advice against mixed pairs, maybe empty; None if the update creates none."""
+    """Return advice on avoiding mixed pairs, possibly empty; None if the update creates none."""
     if plan.shape.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
@@ -354,7 +354,7 @@ def _is_answered(query: _Query, command: EngineCommand) -> bool | None:
 
 
 def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
-    """Yield what reads metrics of engines, and its queries."""
+    """Yield each reader of engine metrics with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
         if queries and not at(manifest, "spec", "leaderWorkerTemplate"):

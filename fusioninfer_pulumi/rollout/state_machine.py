@@ -23,7 +23,7 @@ ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
 LONG_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 #: Deadlines within this time of the first one fail together.
 MARGIN_SECONDS = 5.0
-#: Attempts of the first list, after which the cluster counts as unreadable.
+#: Attempts at the first list, after which the cluster counts as unreadable.
 TRIES = 3
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
@@ -33,7 +33,7 @@ Version: TypeAlias = tuple[str, int]
 class Phase(Enum):
     """How far the update of a LeaderWorkerSet is."""
 
-    WAITING = "exists, and may not change yet"
+    WAITING = "exists and must not change yet"
     OPTIONAL = "is new and optional: created after all others"
     REGISTERED = "is registered, and Pulumi has not answered"
     CHANGING = "has changed, and others wait until it is available"
@@ -73,7 +73,7 @@ class LwsState:
         settled: Whether an earlier update saw this revision available: it is not awaited again.
         served: The last revision in which it was available, None if it never was.
         exists: Whether it ran before the update, so that its change takes a replica down.
-        version: The version that Pulumi answered, None before the answer.
+        version: The version that Pulumi returned, None before the answer.
         snapshot: None if the last list did not hold it.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline, not `wait.timeout`.
@@ -146,7 +146,7 @@ class UpdateState:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to register and to await."""
+        """Whether nothing is left to register or await."""
         return self.stage is Stage.RUNNING and not {*self._phases} - {Phase.DONE}
 
     @property
@@ -203,7 +203,7 @@ class UpdateState:
     def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
-        # A list before all new LeaderWorkerSets exist has no use, and delays them.
+        # Listing before all new required LeaderWorkerSets exist is useless and delays them.
         awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
         return (awaits or self.is_blocked) and not self.is_creating
 
@@ -265,7 +265,7 @@ class List:
 
 @dataclass(frozen=True)
 class Say:
-    """Tell the user, once in an update."""
+    """Tell the user something, at most once per update."""
 
     line: str
 

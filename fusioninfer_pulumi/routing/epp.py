@@ -49,7 +49,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.pods.env_variables import tracing_env
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: Volumes of its pod.
+#: Names of the volumes of the endpoint picker's pod.
 CONFIG_VOLUME, CERTIFICATE_VOLUME = "plugins-config-volume", "certificate"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
@@ -63,8 +63,8 @@ _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
 _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-#: Several replicas elect a leader, and only the leader becomes Ready. So new ones would wait for
-#: the old leader to go.
+#: Several replicas elect a leader, and only the leader becomes Ready. In a rolling update the new
+#: pods would wait for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
 #: No memory limit: its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
@@ -79,7 +79,7 @@ class EppPlan:
         image: Its image; may be an Output.
         request: Inputs of the generated configuration, None for a user's configuration.
         summary: Its strategy, in one sentence.
-        env: Further variables of its container.
+        env: Additional environment variables of its container.
     """
 
     name: str
@@ -208,7 +208,7 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
-    Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
+    Of several replicas only the leader becomes Ready, so Pulumi does not wait for this Deployment.
     """
     built = metadata(meta, epp.name)
     if epp.args.replicas > 1:
@@ -266,7 +266,7 @@ def _container(epp: EppPlan) -> Manifest:
         "args": list(epp.arguments),
         "ports": ports,
         **({"lifecycle": pause} if epp.delays_sigterm else {}),
-        # Of all service names only these two are known with and without leader election.
+        # The only gRPC health service names that work with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
             "initialDelaySeconds": 5,
@@ -299,7 +299,7 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     ]
     if epp.args.metrics is not MetricsMode.OFF:
         ports.append(_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
-    # Engines that publish their KV events to a picker reach it by its Service.
+    # Engines that publish their KV events to a picker reach it through its Service.
     events = find_event_port(epp.config)
     if events is not None and events not in [port["port"] for port in ports]:
         ports.append(_port("kv-events", events))

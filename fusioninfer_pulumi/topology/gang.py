@@ -1,4 +1,4 @@
-"""Gangs of a service: the plan of its PodGroups, and the objects."""
+"""Plans a service's gangs and builds their PodGroups."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class GangPlan:
 
     Attributes:
         min_member: Pods that must be placed together.
-        partial: Whether replicas may be left out of the minimum; otherwise it is all-or-nothing.
+        partial: Whether the gang may start without some replicas; otherwise all-or-nothing.
         tasks: Pods of each task `{role}-{replica}` in the literal, all-or-nothing form; else None.
         sub_groups: Subgroups of the roles in the form that may run in part; else None.
         min_accelerators: Accelerators of the minimum.
         min_resources: Resource requests of the minimum, None to leave them out.
         group: Index of the serving group, None where the service has no groups.
-        topology: Limits of the network distance between its pods, None without them.
+        topology: Limits on the network distance between its pods, None without them.
         native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
     """
 
@@ -84,7 +84,7 @@ def plan_gangs(
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one for each of its serving groups.
 
-    Empty if it needs no gang, no replica exists, or every role is optional. Replicas of one
+    Empty if the service needs no gang, or if the minimum contains no replica. Replicas of one
     LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
     separate them.
     """
@@ -115,7 +115,7 @@ def plan_gangs(
                 role.name,
                 role.nodes,
                 minima[role.name],
-                # Without a minimum all replicas are required: none can replace another.
+                # A role without a minimum requires every replica, so ordinals do not matter.
                 lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
             )
             for role in roles
@@ -144,7 +144,7 @@ def required_replicas(
 
 
 def read_gang_reference(annotations: Any, pod_group: Any) -> str:
-    """Return the gang that pods name, in the form of `GangPlan.reference`; empty for none.
+    """Return the gang that the pods refer to, in the form of `GangPlan.reference`; empty for none.
 
     `pod_group` is their `schedulingGroup.podGroupName`.
     """

@@ -31,7 +31,7 @@ class ReplicaPlan:
     Attributes:
         index: Ordinal, from 0.
         name: Name of its LeaderWorkerSet; with layout PerRole, of its leader pod.
-        task: `{role}-{index}`, its Volcano task where it has one of its own.
+        task: `{role}-{index}`, its Volcano task, if it has its own.
         group: Serving group that it belongs to, None where the service has no groups.
     """
 
@@ -79,7 +79,7 @@ class RoleRollout:
 
     @property
     def parallel_limit(self) -> int | None:
-        """Required replicas that may change at the same time, None for all."""
+        """How many required replicas may change at once; None for no limit."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
@@ -136,7 +136,7 @@ class RolePlan:
 
     @property
     def worker_template(self) -> Mapping[str, Any]:
-        """The same for workers; for every pod if a replica is a single pod."""
+        """Finished pod template of the workers, or of the single pod."""
         return (self.pods.worker or self.pods.leader).template
 
     @cached_property

@@ -78,8 +78,8 @@ def test_findings_of_all_documents_are_raised_in_one_error() -> None:
         )
     assert str(caught.value).splitlines() == [
         "roles: must be a list, got 1 [wrong-type]",
-        'apiVersion: must be fusioninfer.io/v1alpha1, got "v1" [wrong-kind]',
-        'kind: must be InferenceService, got "Pod" [wrong-kind]',
+        '#2: apiVersion: must be fusioninfer.io/v1alpha1, got "v1" [wrong-kind]',
+        '#2: kind: must be InferenceService, got "Pod" [wrong-kind]',
     ]
     assert len(caught.value.findings) == 3
 

@@ -1,4 +1,4 @@
-"""One role of a service: what runs, how often, on how many nodes."""
+"""One role of a service: what runs, in how many replicas, on how many nodes."""
 
 from __future__ import annotations
 
