@@ -68,6 +68,11 @@ package: $(STAMP)  ## Build the packages, and run the wheel on every Python of t
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[package]'
 	$(BIN)/python tools/check_package.py
 
+.PHONY: release-files
+release-files: $(STAMP)  ## Build sdists, wheels, SBOM and, with the Pulumi CLI, SDKs into dist/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[package]'
+	$(BIN)/python tools/release_files.py
+
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
 	$(BIN)/python tools/test_pythons.py

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
-#: Where the packages come from. They are not on a package index yet.
+#: Where the packages come from until they are on PyPI.
 ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+#: Whether the packages are on PyPI; pages and messages show where to install them from.
+ON_PYPI = False
 #: Groups of entry points.
 GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that the package `importers` converts, for the message about a missing package.
@@ -25,9 +27,11 @@ class PluginError(ImportError):
 
 def install_command(package: str = "", extra: str = "") -> str:
     """Return the command that installs the core or a companion package."""
+    name = f"fusioninfer-{package or 'pulumi'}" + (f"[{extra}]" if extra else "")
+    if ON_PYPI:
+        return f'pip install "{name}"'
     address = f"{ADDRESS}#subdirectory={package}" if package else ADDRESS
-    name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
-    return f'pip install "{name}{address}"'
+    return f'pip install "{name} @ {address}"' if extra else f'pip install "{address}"'
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:

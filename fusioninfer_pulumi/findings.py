@@ -6,10 +6,11 @@ import enum
 import functools
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _SHOWN = 80
@@ -224,6 +225,23 @@ def format_path(location: Location) -> str:
         else:
             text += f".{part}" if text else part
     return text
+
+
+def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
+    """Return the rules that a service's annotation ignores."""
+    ignored_text = annotations.get(IGNORE_RULES)
+    if not isinstance(ignored_text, str):
+        return frozenset()
+    return frozenset(rule_id.strip() for rule_id in ignored_text.split(",") if rule_id.strip())
+
+
+def drop_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
+    """Remove warnings of ignored rules."""
+    return [
+        finding
+        for finding in findings
+        if finding.severity is Severity.ERROR or finding.rule not in ignored
+    ]
 
 
 OUTPUT_HINT = (

@@ -32,12 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--regenerate would make every golden test pass: not in CI")
 
 
-class _NoAliases(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--regenerate`, runs the tests that write a golden file, and no others."""
     if not config.getoption("--regenerate"):
@@ -71,7 +65,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
         path = FIXTURES / "golden" / f"{name}.yaml"
         if regenerate:
             text = yaml.dump_all(
-                objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
+                objects, Dumper=yaml_files.Dumper, sort_keys=False, allow_unicode=True, width=100
             )
             path.write_text(text, encoding="utf-8")
         assert list(objects) == yaml_files.load_documents(path)

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 from samples import SHORT, Manifest, changed
-from yaml_files import read
+from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.findings import Severity, with_rule
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
@@ -38,7 +38,7 @@ _BASES: Mapping[str, Manifest] = read(FOLDER / "_bases.yaml")
 class Case:
     """A manifest of a table, and its findings by severity, as text with their rules."""
 
-    id: str
+    name: str
     manifest: Manifest
     expected: Mapping[str, list[str]]
     every_rule: bool
@@ -62,34 +62,39 @@ def tables() -> list[Path]:
     return sorted(FOLDER.glob("[a-z]*/*.yaml"))
 
 
-def cases(table: Path) -> Iterator[Case]:
-    """Yield the cases of a table in order."""
+def named_tests(table: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the tests of a table with their ids."""
     topic = table.relative_to(FOLDER).with_suffix("").as_posix()
     for test in read(table):
-        for number, row in enumerate(test["cases"]):
-            manifest = copy.deepcopy(_BASES[test["base"]])
-            for fields in (test.get("with", {}), row.get("change", {})):
-                changed(manifest, copy.deepcopy(fields))
-            yield Case(
-                f"{topic}:{test['test']}-{row.get('name', number)}",
-                manifest,
-                {key: row[key] for key in SEVERITIES if key in row},
-                test.get("every_rule", False),
-            )
+        yield f"{topic}:{test['test']}", test
+
+
+def cases(test: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield the cases of a test in order."""
+    for number, row in enumerate(test["cases"]):
+        manifest = copy.deepcopy(_BASES[test["base"]])
+        for fields in (test.get("with", {}), row.get("change", {})):
+            changed(manifest, copy.deepcopy(fields))
+        yield Case(
+            str(row.get("name", number)),
+            manifest,
+            {key: row[key] for key in SEVERITIES if key in row},
+            test.get("every_rule", False),
+        )
 
 
 def rewrite(table: Path) -> None:
     """Write a table with the findings of today."""
-    tests = read(table)
-    rows = [row for test in tests for row in test["cases"]]
-    for row, case in zip(rows, cases(table), strict=True):
-        row.update(case.findings())
-    table.write_text(dump(tests), encoding="utf-8")
+    rewritten = read(table)
+    for test in rewritten:
+        for row, case in zip(test["cases"], cases(test), strict=True):
+            row.update(case.findings())
+    table.write_text(dump(rewritten), encoding="utf-8")
 
 
-def dump(tests: Any) -> str:
+def dump(table: Any) -> str:
     """Return a table as text: fields in one line each, findings one below another."""
-    return "".join(_entry(test, "") for test in tests)
+    return "".join(_entry(test, "") for test in table)
 
 
 def _entry(fields: Mapping[str, Any], indent: str) -> str:
@@ -119,12 +124,8 @@ def _line(value: Any) -> str:
     return text.removesuffix("...\n")
 
 
-class _Dumper(yaml.SafeDumper):
-    """Repeats equal values, and keeps strings of several lines in one."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
+class _Dumper(Dumper):
+    """Keeps strings of several lines in one."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

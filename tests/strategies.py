@@ -1,222 +1,104 @@
-"""Hypothesis strategies for InferenceService manifests that are valid.
-
-With `extras` they draw fields beside the topology too (`service_extras`). Nothing but Hypothesis
-and the standard library is needed, so that other suites (against a real cluster, say) can draw
-from them too. Everything that is drawn is accepted by Kubernetes, apart from objects that it refers
-to: volumes name config maps and secrets, pods a service account.
-"""
+"""Hypothesis strategies for services: those of `drawn_services`, by their seeds."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from drawn_services import DrawnService, draw_service
 from hypothesis import strategies as st
 
-from tests.pod_strategies import (
-    LAUNCHERS,
-    annotation_maps,
-    image_and_command,
-    labels,
-    optional,
-    templates,
-)
-from tests.service_extras import models, parallelisms, role_extras, service_extras
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 
-_WORDS = ("chat", "decode", "embed", "inference", "long-context", "prefill", "rank", "short")
-_USUAL = ("vllm", "sglang", "engine", "main")
-#: None that is known: drawn sizes do not divide their heads.
-_MODELS = ("team/chat-8b", "team/reason-600b", "/models/llama 70b")
+#: The fields of services and roles that decide which pods there are, and the pods themselves.
+PLAIN = {
+    "spec": {"layout", "groups", "schedulingStrategy"},
+    "roles": {
+        "name", "componentType", "replicas", "multinode", "port", "container", "template",
+        "leaderTemplate", "workerTemplate", "restartPolicy", "networkConfig", "subGroupPolicy",
+        "startupPolicy",
+    },
+}  # fmt: skip
 
-service_names = st.from_regex(r"[a-z][a-z0-9]{0,5}(-[a-z0-9]{1,6})?", fullmatch=True)
+
+def services(**drawn: Any) -> st.SearchStrategy[Manifest]:
+    """Services that can be planned without an error; the arguments are those of `_drawn`."""
+    return _drawn(**drawn).filter(lambda manifest: _plan(manifest) is not None)
 
 
-@st.composite
-def _role(
-    draw: st.DrawFn,
-    name: str,
-    component_type: str,
-    max_replicas: int,
-    max_nodes: int,
-    forms: Sequence[str],
-    ports: Sequence[int | None],
-    model: Manifest | None = None,
+def plans(**drawn: Any) -> st.SearchStrategy[ServicePlan]:
+    """The plans of such services."""
+    return _drawn(**drawn).map(_plan).filter(bool)
+
+
+def _drawn(
     *,
-    extras: bool = False,
-) -> Manifest:
-    role: Manifest = {"name": name, "componentType": component_type}
-    optional(draw, role, "replicas", st.integers(0, max_replicas))
-    nodes = draw(st.sampled_from((None, None, *range(1, max_nodes + 1))))
-    count = nodes or 1
-    devices = draw(st.sampled_from((0, 1, 2, 8)))
-    form = draw(st.sampled_from(tuple(forms)))
-    container = draw(st.sampled_from((*_USUAL, "server")))
-    launcher, split = None, None
-    if nodes is not None:
-        role["multinode"] = {"nodeCount": nodes}
-        launcher = draw(st.sampled_from(LAUNCHERS[form]))
-        if launcher is not None and count > 1:
-            role["multinode"]["launcher"] = launcher
-    own_launch = launcher == "multiprocessing" or (launcher is None and form == "sglang")
-    # The engine's own multi-node mode divides its accelerators evenly among the nodes.
-    if own_launch or draw(st.booleans()):
-        split = max(devices, 1) * count
-    port = draw(st.sampled_from(tuple(ports)))
-    if extras and split is not None and form != "own" and draw(st.booleans()):
-        role["parallelism"] = draw(parallelisms(split, count, launcher, form))
-        split = None
-    named = None if model is not None else draw(st.sampled_from(_MODELS))
-    engine = image_and_command(form, named, split, port)
-    separate = count > 1 and launcher in (None, "none") and "parallelism" not in role
-    if separate and draw(st.booleans()):
-        role["multinode"].pop("launcher", None)
-        role["leaderTemplate"] = draw(templates(container, engine, devices))
-        worker = image_and_command("own", "join", None, None)
-        role["workerTemplate"] = draw(templates(container, worker, devices))
-    else:
-        role["template"] = draw(templates(container, engine, devices))
-    if container not in _USUAL:
-        role["container"] = container
-    # The engine's port; another one is an error.
-    optional(draw, role, "port", st.just(port or (30000 if form == "sglang" else 8000)))
-    policies = ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None")
-    optional(draw, role, "restartPolicy", st.sampled_from(policies))
-    optional(draw, role, "networkConfig", st.sampled_from(
-        ({"subdomainPolicy": "Shared"}, {"subdomainPolicy": "UniquePerReplica"})
-    ))  # fmt: skip
-    if count > 1:
-        sizes = [size for size in range(1, count + 1) if count % size == 0]
-        optional(draw, role, "subGroupPolicy", st.builds(
-            lambda size: {"subGroupSize": size}, st.sampled_from(sizes)
-        ))  # fmt: skip
-    return role
-
-
-def is_gang(manifest: Manifest) -> bool:
-    """Tells whether the pods of a drawn manifest are scheduled as a gang."""
-    spec = manifest["spec"]
-    policy = spec.get("schedulingStrategy", {}).get("gangPolicy", {})
-    types = {role["componentType"] for role in spec["roles"]}
-    several = any(role.get("multinode", {}).get("nodeCount", 1) > 1 for role in spec["roles"])
-    return policy.get("mode") == "On" or (
-        policy.get("mode") != "Off" and (several or {"prefiller", "decoder"} <= types)
-    )
-
-
-@st.composite
-def _scheduling(
-    draw: st.DrawFn,
-    roles: Sequence[Manifest],
-    queues: Sequence[str],
-    priority_classes: Sequence[str],
-) -> Manifest:
-    scheduling: Manifest = {}
-    policy: Manifest = {}
-    optional(draw, policy, "mode", st.sampled_from(("Auto", "Auto", "On", "Off")))
-    optional(draw, policy, "minResources", st.booleans())
-    minima = {
-        role["name"]: draw(st.integers(0, role.get("replicas", 1)))
-        for role in roles
-        if draw(st.booleans())
-    }
-    needed = [minima.get(role["name"], role.get("replicas", 1)) for role in roles]
-    if any(needed) and draw(st.booleans()):
-        policy["minRoleReplicas"] = minima
-        optional(draw, policy, "requiredReplicas", st.sampled_from(("Any", "LowestOrdinals")))
-    if policy:
-        scheduling["gangPolicy"] = policy
-    optional(draw, scheduling, "schedulerName", st.just("volcano"))
-    if queues:
-        optional(draw, scheduling, "queue", st.sampled_from(queues))
-    if priority_classes:
-        optional(draw, scheduling, "priorityClassName", st.sampled_from(priority_classes))
-    return scheduling
-
-
-@st.composite
-def services(
-    draw: st.DrawFn,
-    *,
-    min_roles: int = 1,
-    max_roles: int = 3,
-    max_replicas: int = 4,
-    max_nodes: int = 4,
-    namespaces: Sequence[str] = ("default", "team-a"),
-    queues: Sequence[str] = ("research",),
-    priority_classes: Sequence[str] = ("high",),
-    groups: Sequence[int | None] = (None, None, 0, 1, 2, 3),
-    forms: Sequence[str] = tuple(LAUNCHERS),
-    ports: Sequence[int | None] = (None, None, None, 8000, 8000, 8080),
-    extras: bool = False,
-) -> Manifest:
-    """Manifests of services without a router that can be planned without an error.
+    routed: bool = False,
+    fields: Mapping[str, set[str]] | None = None,
+    wanted: Callable[[Manifest], bool] = lambda _: True,
+) -> st.SearchStrategy[Manifest]:
+    """Services of which most can be planned.
 
     Args:
-        draw: Supplied by Hypothesis.
-        min_roles: Fewest roles of a service.
-        max_roles: Most roles of a service.
-        max_replicas: Most replicas of a role.
-        max_nodes: Most nodes of a replica.
-        namespaces: Namespaces to choose from.
-        queues: Volcano queues that exist; empty for the default one alone.
-        priority_classes: Priority classes that exist; empty for none.
-        groups: Serving groups to choose from, None for a service without.
-        forms: Engines to choose from, and how they are called.
-        ports: What engines are told to listen on to choose from, None for their own choice.
-        extras: Whether to draw models, sizes, offloading and what day two needs, too.
+        routed: Whether they have a router, instead of none.
+        fields: The only fields of `spec` and `roles` that they have; all by default.
+        wanted: Whether to draw a service.
     """
-    extras = extras and draw(st.booleans())
-    model = draw(models) if extras else None
-    types = draw(
-        st.lists(st.sampled_from(("worker", "prefiller", "decoder")), min_size=min_roles,
-                 max_size=max_roles)
-    )  # fmt: skip
-    names = draw(
-        st.lists(st.sampled_from(_WORDS), min_size=len(types), max_size=len(types), unique=True)
-    )
-    roles = [
-        draw(_role(name, kind, max_replicas, max_nodes, forms, ports, model, extras=extras))
-        for name, kind in zip(names, types, strict=True)
-    ]
-    metadata: Manifest = {"name": draw(service_names)}
-    optional(draw, metadata, "namespace", st.sampled_from(tuple(namespaces)))
-    optional(draw, metadata, "labels", labels)
-    optional(draw, metadata, "annotations", annotation_maps)
-    spec: Manifest = {"roles": roles}
-    optional(draw, spec, "layout", st.sampled_from(("PerReplica", "PerRole")))
-    copies = draw(st.sampled_from(tuple(groups)))
-    if copies is not None:
-        spec["groups"] = copies
-    scheduling = draw(_scheduling(roles, queues, priority_classes))
-    if extras and draw(st.booleans()):  # else few roles could be scaled
-        spec["layout"] = "PerRole"
-        scheduling = {"gangPolicy": {"mode": "Off"}}
-    if spec.get("layout") == "PerRole":
-        scheduling.get("gangPolicy", {}).pop("requiredReplicas", None)
-    if scheduling:
-        spec["schedulingStrategy"] = scheduling
-    manifest: Manifest = {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": metadata,
-        "spec": spec,
-    }
-    gang = is_gang(manifest)
-    for role in roles:
-        startups = ("LeaderCreated",) if gang else ("LeaderCreated", "LeaderReady")
-        optional(draw, role, "startupPolicy", st.sampled_from(startups))
-        if extras:
-            per_role = spec.get("layout") == "PerRole"
-            grouped = copies is not None
-            role.update(draw(role_extras(role, per_role=per_role, gang=gang, groups=grouped)))
-    if extras:
-        spec.update(draw(service_extras(roles)))
-        if model is not None:
-            spec["model"] = model
-    return manifest
+
+    def prepared(drawn: DrawnService) -> Manifest:
+        manifest = drawn.documents[0]
+        spec = manifest["spec"]
+        if not routed:
+            spec["roles"] = [role for role in spec["roles"] if not is_router(role)]
+        if fields is not None:
+            roles = [_only(role, fields["roles"]) for role in spec["roles"]]
+            manifest["spec"] = {**_only(spec, fields["spec"]), "roles": roles}
+        return manifest
+
+    def is_drawn(manifest: Manifest) -> bool:
+        has_router = any(map(is_router, manifest["spec"]["roles"]))
+        return has_router == routed and wanted(manifest)
+
+    return st.integers(0, 2**16).map(draw_service).filter(_is_whole).map(prepared).filter(is_drawn)
+
+
+def is_router(role: Manifest) -> bool:
+    return bool(role["componentType"] == "router")
+
+
+def types(manifest: Manifest) -> set[str]:
+    """The component types of a service's roles."""
+    return {role["componentType"] for role in manifest["spec"]["roles"]}
+
+
+def has_layout_per_role(manifest: Manifest) -> bool:
+    """Whether a service has one LeaderWorkerSet for each role, as autoscaling needs it."""
+    spec = manifest["spec"]
+    scaled = any("autoscaling" in role for role in spec["roles"])
+    return scaled or spec.get("layout") == "PerRole"
+
+
+def _is_whole(drawn: DrawnService) -> bool:
+    return not any(feature.startswith("slip") for feature in drawn.features)
+
+
+def _only(value: Manifest, keys: set[str]) -> Manifest:
+    return {key: item for key, item in value.items() if key in keys}
+
+
+def _plan(manifest: Manifest) -> ServicePlan | None:
+    try:
+        (args,) = load(manifest)
+    except InvalidServiceError:
+        return None
+    plan = plan_service(args)
+    return None if errors(plan.findings) else plan
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:

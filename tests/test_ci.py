@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from told import without_rules
+from yaml_files import read
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs" / "ci"
-GITHUB = yaml.safe_load((DOCS / "github-actions.yml").read_text(encoding="utf-8"))
-GITLAB = yaml.safe_load((DOCS / "gitlab-ci.yml").read_text(encoding="utf-8"))
+GITHUB = read(DOCS / "github-actions.yml")
+GITLAB = read(DOCS / "gitlab-ci.yml")
 MARK = "<!-- fusioninfer-pulumi diff -->"
 
 
@@ -265,7 +265,7 @@ def test_findings_and_the_plan_are_shown(repository: Path) -> None:
     assert all(not line or line.startswith("    ") for line in lines)
 
 
-OWN = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+OWN = read(ROOT / ".github/workflows/ci.yml")
 
 
 def test_the_projects_own_workflow_runs_targets_that_exist() -> None:
@@ -284,3 +284,18 @@ def test_the_projects_own_workflow_runs_every_python_of_the_package() -> None:
     run = OWN["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert set(run) <= set(stated)
     assert run[0] == stated[0]
+
+
+RELEASE = read(ROOT / ".github/workflows/release.yml")
+
+
+def test_release_workflow_pins_actions_and_writes_only_where_it_publishes() -> None:
+    build, publish = RELEASE["jobs"]["build"], RELEASE["jobs"]["publish"]
+    assert RELEASE["permissions"] == {"contents": "read"}
+    assert build["permissions"].keys() == {"contents", "id-token", "attestations"}
+    assert publish["permissions"] == {"id-token": "write"}
+    steps = [*build["steps"], *publish["steps"]]
+    actions = [item["uses"] for item in steps if "uses" in item]
+    assert all(re.fullmatch(r"[a-z-]+/[a-z-]+@v\d+\.\d+\.\d+", action) for action in actions)
+    assert {"run": "make release-files"} in build["steps"]
+    assert "release-files:" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from finding_tables import Case, cases, dump, rewrite, tables
+from finding_tables import cases, dump, named_tests, rewrite, tables
 from yaml_files import read
 
-CASES = [case for table in tables() for case in cases(table)]
+TESTS = dict(test for table in tables() for test in named_tests(table))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_manifest_has_the_findings_of_its_row(case: Case) -> None:
-    assert case.findings() == case.expected
+@pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
+def test_manifests_have_the_findings_of_their_rows(test: dict[str, Any]) -> None:
+    found = list(cases(test))
+    assert {case.name: case.findings() for case in found} == {
+        case.name: case.expected for case in found
+    }
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda path: path.stem)

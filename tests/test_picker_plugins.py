@@ -61,6 +61,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.slow
 @needs_go
 def test_a_release_is_read_by_its_syntax(tool: Any, tmp_path: Path) -> None:
     for path, text in SOURCES.items():

@@ -10,6 +10,14 @@ import yaml
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+class Dumper(yaml.SafeDumper):
+    """Writes equal values again instead of an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
 def load_documents(path: Path) -> list[Any]:
     """All documents of a file."""
     return list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))

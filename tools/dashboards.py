@@ -1,7 +1,7 @@
 """Writes Grafana's dashboards into `generated/dashboards`: `python tools/dashboards.py`.
 
 They are built with Grafana's own typed builders (grafana-foundation-sdk, Python 3.11 or later), so
-that the library itself only reads JSON. `operations/dashboards.py` fills in what differs between
+that the library itself only reads JSON. `operations/monitors.py` fills in what differs between
 services: the values of `namespace` and `service`, and `$gpus`.
 """
 

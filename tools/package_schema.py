@@ -22,7 +22,7 @@ from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
-from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION
+from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION, ServiceOutputs
 
 REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
 _ANY = {"$ref": "pulumi.json#/Any"}
@@ -49,7 +49,7 @@ def build_package_schema() -> dict[str, Any]:
     statuses = (
         status.ServiceStatus, status.Condition, status.ComponentStatus, status.GroupStatus,
     )  # fmt: skip
-    kinds |= {_token(kind.__name__): _status_type(kind) for kind in statuses}
+    kinds |= {_token(kind.__name__): _typed_dict(kind) for kind in statuses}
     described = attribute_docstrings(ServingPrerequisitesArgs)
     prerequisites = {
         kubernetes_name(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
@@ -84,8 +84,9 @@ def build_package_schema() -> dict[str, Any]:
                 InferenceService,
                 {name: _property(schema) for name, schema in service["properties"].items()},
                 service["required"],
+                _typed_dict(ServiceOutputs)["properties"],
             ),
-            PREREQUISITES_TOKEN: _component(ServingPrerequisites, prerequisites, ["services"]),
+            PREREQUISITES_TOKEN: _component(ServingPrerequisites, prerequisites, ["services"], {}),
         },
     }
 
@@ -95,19 +96,21 @@ def schema_text() -> str:
     return json.dumps(build_package_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _component(component: type, inputs: dict[str, Any], required: list[str]) -> dict[str, Any]:
+def _component(
+    component: type, inputs: dict[str, Any], required: list[str], more_outputs: dict[str, Any]
+) -> dict[str, Any]:
     described = attribute_docstrings(component)
     hints = inspect.get_annotations(component, eval_str=True)
-    outputs = OUTPUTS[component]
+    outputs = {
+        name: {**_hint(get_args(hints[name])[0]), "description": described[name]}
+        for name in OUTPUTS[component]
+    } | more_outputs
     return {
         "isComponent": True,
         "description": inspect.cleandoc(component.__doc__ or ""),
         "inputProperties": inputs,
         "requiredInputs": required,
-        "properties": {
-            name: {**_hint(get_args(hints[name])[0]), "description": described[name]}
-            for name in outputs
-        },
+        "properties": outputs,
         "required": list(outputs),
     }
 
@@ -163,8 +166,9 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
         plain = issubclass(getattr(api, name), enum.Enum)
         return {"$ref": f"#/types/{_type_token(name)}", **({"plain": True} if plain else {})}
     match schema.get("type"):
-        case [*several]:
-            return _choice([{"type": option_type} for option_type in several])
+        case ["string", "integer" | "number"]:
+            # A quantity: text can have a unit, and Kubernetes itself writes one as text.
+            return {"type": "string", "plain": True}
         case "array":
             return _collection("array", "items", _value(schema["items"]))
         case "object":
@@ -190,7 +194,7 @@ def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
     choices = [_value(option) for option in options if not _is_left_out(option)]
     if len(choices) == 1:
         return choices[0]
-    return {"oneOf": [_without_plain(choice) for choice in choices], "plain": True}
+    return {"oneOf": choices, "plain": True}
 
 
 def _is_left_out(option: dict[str, Any]) -> bool:
@@ -199,7 +203,7 @@ def _is_left_out(option: dict[str, Any]) -> bool:
     return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
 
 
-def _status_type(kind: type) -> dict[str, Any]:
+def _typed_dict(kind: type) -> dict[str, Any]:
     properties = {name: _hint(hint) for name, hint in get_type_hints(kind).items()}
     for name, text in attribute_docstrings(kind).items():
         properties[name]["description"] = text
@@ -213,6 +217,8 @@ def _status_type(kind: type) -> dict[str, Any]:
 
 def _hint(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return dict(_ANY)
     if origin is Literal:
         return {"type": "string"}
     if origin is list:

@@ -162,7 +162,7 @@ def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing
     assert plan is not None
-    endpoint = find_endpoint(plan, featured.namespace)
+    endpoint = find_endpoint(plan)
     assert endpoint is not None
     assert endpoint.url(str(endpoint.host)) == f"https://{HOST}"
     assert featured.gateway.url.startswith("https://")

@@ -26,6 +26,12 @@ class EngineName(str, enum.Enum):
     SGLANG = "sglang"
 
 
+class Edition(str, enum.Enum):
+    """Editions of the library's defaults, oldest first (`engines/editions.py`)."""
+
+    OF_2026_11 = "2026.11"
+
+
 ReleaseText = Annotated[
     str,
     string_format(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 
 
 class GangMode(str, enum.Enum):
@@ -49,6 +52,12 @@ class NetworkTopologyRuleArgs(SpecModel):
 
     highest_tier_allowed: Count | None = None
     """Highest tier of a HyperNode that contains all of the pods; required with `hard`."""
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that a hard limit has a tier."""
+        if self.mode is NetworkTopologyMode.HARD and self.highest_tier_allowed is None:
+            message = "is required with mode hard: Volcano ignores the mode without it"
+            yield error(FIELD_REQUIRED, (*at, "highestTierAllowed"), message)
 
 
 class NetworkTopologyArgs(SpecModel):

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_template_findings,
     reserved_key_findings,
 )
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -58,7 +58,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
     """Check a service, each field of which is valid, in the order of the fields."""
     yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
     routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
-    yield from _pod_keys((), spec, picker=bool(routers))
+    yield from _pod_keys((), spec)
     for index in routers[1:]:
         message = f"a service has one router; remove this one or roles[{routers[0]}]"
         yield error(DUPLICATE_NAME, ("roles", index, "componentType"), message)
@@ -67,7 +67,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         yield error(FIELD_REQUIRED, ("roles",), message)
     for index, role in enumerate(spec.roles):
         at = ("roles", index)
-        yield from _pod_keys(at, role, picker=_is_router(role))
+        yield from _pod_keys(at, role)
         yield from role_findings(at, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             message = f"must be at most {MAX_COUNT} over all groups"
@@ -115,10 +115,11 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
 
 
-def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
+def _pod_keys(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
     """Check the keys of pod labels and annotations, which others write on the same pods."""
     # A picker's Deployment selects its pods by `app`.
-    reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    is_router = isinstance(args, RoleArgs) and _is_router(args)
+    reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if is_router else set())
     yield from reserved_key_findings((*at, "podLabels"), args.pod_labels, reserved)
     annotations = (*at, "podAnnotations")
     yield from reserved_key_findings(annotations, args.pod_annotations, labels.GANG_ANNOTATIONS)
@@ -184,12 +185,6 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if route is not None:
             place = (*at, "httproute")
             yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
-    elif picker is not None and (
-        role.strategy not in (None, Strategy.PD_DISAGGREGATION)
-        or role.endpoint_picker_config is not None
-    ):
-        message = "is the threshold of pd-disaggregation; remove it, or choose that strategy"
-        yield from reject_fields((*at, "endpointPicker"), picker, ["threshold"], message)
     if gateway is not None and route is not None:
         external, alone = route.external_field, {"implementation"}
         if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
@@ -201,14 +196,8 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         if gateway.refs and route.parent_refs:
             message = "conflicts with gateway.refs; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
-    names: set[str | None] = set()
-    for index, rewrite in enumerate(role.model_rewrites or ()):
-        here = (*at, "modelRewrites", index)
-        for number, name in enumerate(rewrite.models or [None]):
-            if name in names and name is None:
-                message = "has no models, and neither has another one; name them"
-                yield error(DUPLICATE_NAME, here, message)
-            elif name in names:
-                message = f'"{name}" is rewritten already; remove one'
-                yield error(DUPLICATE_NAME, (*here, "models", number), message)
-            names.add(name)
+    others = ["any other model"]
+    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or others]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), f"rewrite {twice} twice; remove one")

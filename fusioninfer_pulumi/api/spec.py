@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.engine import EngineArgs, Registry
+from fusioninfer_pulumi.api.engine import Edition, EngineArgs, Registry
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
     Count,
@@ -60,6 +60,11 @@ class ServiceSpec(SpecModel):
     engine: EngineArgs | None = None
     """The engine of roles whose container the library generates: roles without a template, or whose
     template has no image. Default: vLLM, in the release that `plan` prints."""
+
+    edition: Annotated[Edition, Field(strict=False)] | None = None
+    """Edition of the library's defaults, which the service keeps when the library is upgraded:
+    release and arguments of generated engines, images of the endpoint picker and the sidecar.
+    Default: the newest, `2026.11`."""
 
     image_registry: Registry | None = None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the

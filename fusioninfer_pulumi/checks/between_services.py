@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import SubdomainPolicy
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, warning
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.http_route import RoutePlan
-from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 SERVICE_NOT_FOUND = Rule("service-not-found")
 ROUTES_CONFLICT = Rule("routes-conflict")
-SPLIT_TARGET_SCALED_TO_ZERO = Rule("split-target-scaled-to-zero")
-
-
-#: Similarity from which a name is probably misspelt.
-_ALIKE = 0.75
 
 
 def check_targets(
@@ -51,17 +44,6 @@ def check_targets(
                 place,
                 f"{other.service} has no InferencePool "
                 f"{object_names.inference_pool(other.service)}: {fails}; {remedy}",
-            )
-        elif (
-            share.weight
-            and other.routing is not None
-            and not any(role.replicas for role in other.routing.served)
-        ):
-            yield error(
-                SPLIT_TARGET_SCALED_TO_ZERO,
-                place,
-                f"{other.service} gets {share.weight} % of the requests and is scaled to zero; "
-                "set its weight to 0, or give it replicas",
             )
     by = route.routed_by
     if by is None or by == plan.service:
@@ -93,28 +75,14 @@ def _missing_findings(
     # A service checked alone may name services of other inputs.
     if not others or any(is_output(member.namespace) for member in (plan, *others)):
         return
-    known = sorted({other.service for other in others if other.namespace == plan.namespace})
-    close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    known = {other.service for other in others if other.namespace == plan.namespace}
+    meant = closest_name(name, known, cutoff=0.75)
+    hint = f"; did you mean {meant}?" if meant else ""
     yield warning(
         SERVICE_NOT_FOUND,
         at,
         f"no service {name} in namespace {plan.namespace} here: {otherwise} unless it exists in "
         f"the cluster{hint}",
-    )
-
-
-def share_gateway(one: Routing, other: Routing) -> bool:
-    """Whether two routes are known to attach to one listener of a Gateway."""
-    if all(router.route and router.route.use_default_gateways for router in (one, other)):
-        return True
-    return any(
-        a.name == b.name
-        and is_known_equal(a.namespace, b.namespace)
-        and (a.section == b.section or None in (a.section, b.section))
-        and (a.port == b.port or None in (a.port, b.port))
-        for a in one.parents
-        for b in other.parents
     )
 
 
@@ -128,8 +96,8 @@ class Cluster:
     """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
-        self._owners = NameOwners()
         self._plans: list[ServicePlan] = []
+        self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
         """Add a service; return findings about names and routes that it shares."""
@@ -137,53 +105,52 @@ class Cluster:
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
         self._plans.append(plan)
-        return [*self._owners.add(plan), *conflicts]
+        return [*self._collisions(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
         return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
 
-    def check_removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Return warnings about shares of services that this update deletes."""
-        router = plan.routing
-        route = router.args.httproute if router is not None else None
-        if router is None or route is None or router.route is None or not router.route.splits:
-            return []
-        return [
-            warning(
-                SERVICE_NOT_FOUND,
-                ("roles", router.position, "httproute", "split", index, "service"),
-                f"this update deletes {share.service}, which gets {share.weight} % of the "
-                "requests; remove its share in the same update",
-            )
-            for index, share in enumerate(route.split or ())
-            if share.weight
-            and share.service in existing
-            and _find_service(plan, self._plans, share.service) is None
-        ]
+    def _collisions(self, plan: ServicePlan) -> list[Finding]:
+        """Return one error for each earlier owner of an object's name."""
+        findings: list[Finding] = []
+        reported: set[tuple[object, ...]] = set()
+        # The values of Outputs are unknown, so they are compared by identity.
+        namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
+        for kind, name, at, owner in _derived(plan):
+            key, claimant = (namespace, kind, name), (len(self._plans), owner)
+            first = self._owners.setdefault(key, claimant)
+            if first != claimant and (first, owner) not in reported:
+                reported.add((first, owner))
+                if kind == _SERVICE:
+                    # All collisions of roles follow from two services of one name.
+                    message = f'"{name}" is also the name of another service in this namespace'
+                    return [error(NAME_COLLISION, at, message)]
+                message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
+                findings.append(error(NAME_COLLISION, at, message))
+        return findings
 
 
 def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
-    router, other_routing = plan.routing, other.routing
-    if (
-        router is None
-        or other_routing is None
-        or router.route is None
-        or other_routing.route is None
-    ):
+    one, two = plan.routing, other.routing
+    if one is None or two is None or one.route is None or two.route is None:
         return
-    if (
-        _gives_all_requests(plan, other)
-        or _gives_all_requests(other, plan)
-        or not share_gateway(router, other_routing)
-    ):
+    default = one.route.use_default_gateways and two.route.use_default_gateways
+    attached = default or any(
+        a.name == b.name
+        and is_known_equal(a.namespace, b.namespace)
+        and (a.section == b.section or None in (a.section, b.section))
+        and (a.port == b.port or None in (a.port, b.port))
+        for a in one.parents
+        for b in two.parents
+    )
+    if not attached or _gives_all_requests(plan, other) or _gives_all_requests(other, plan):
         return
-    host = _shared_host(router.route, other_routing.route)
-    taken = _matches(other_routing.route)
-    if host is not None and any(match in taken for match in _matches(router.route)):
+    host, taken = _shared_host(one.route, two.route), _matches(two.route)
+    if host is not None and any(match in taken for match in _matches(one.route)):
         yield warning(
             ROUTES_CONFLICT,
-            ("roles", router.position, "httproute"),
+            ("roles", one.position, "httproute"),
             f"matches the same requests for {host} as service {other.service} at one Gateway, and "
             "the older route receives them all; use another host name, path or header, or "
             "routedBy for a share of them",
@@ -215,38 +182,6 @@ _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 
 
-class NameOwners:
-    """The owner of each object name; grows by one service at a time."""
-
-    def __init__(self) -> None:
-        self._names: dict[tuple[object, str, str], tuple[int, str]] = {}
-        self._services = 0
-
-    def add(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service, and return one error for each earlier owner that it collides with."""
-        self._services += 1
-        findings: list[Finding] = []
-        reported: set[tuple[object, ...]] = set()
-        # The values of Outputs are unknown, so they are compared by identity.
-        namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner in _derived(plan):
-            key, claimant = (namespace, kind, name), (self._services, owner)
-            first = self._names.setdefault(key, claimant)
-            if first != claimant and (first, owner) not in reported:
-                reported.add((first, owner))
-                findings.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
-                if kind == _SERVICE:
-                    # All collisions of roles follow from two services of one name.
-                    return findings
-        return findings
-
-
-def _text(kind: str, name: str, owner: str) -> str:
-    if kind == _SERVICE:
-        return f'"{name}" is also the name of another service in this namespace'
-    return f'{kind} "{name}" would also belong to {owner}; rename one of them'
-
-
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yield kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
@@ -259,48 +194,21 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     yield "Service", object_names.serving_service(plan.service), _NAME, here
     if plan.shape.picks_endpoints:
         yield "Service", object_names.endpoint_picker(plan.service), _NAME, here
-    guarded = plan.routing is not None and plan.routing.network_policy is not None
-    if guarded and plan.shape.picks_endpoints:
-        yield "NetworkPolicy", object_names.epp_network_policy(plan.service), _NAME, here
-    yield from _operations(plan)
     for role in plan.roles:
         at, owner = ("roles", role.position, "name"), f"role {role.name} of {here}"
-        if guarded:
-            policy = object_names.role_network_policy(plan.service, role.name)
-            yield "NetworkPolicy", policy, at, owner
+        # NetworkPolicy, PodDisruptionBudget, PodMonitor and autoscaler.
+        yield "Objects named", object_names.role_network_policy(plan.service, role.name), at, owner
         for lws in role.lws:
             yield "LeaderWorkerSet", lws.name, at, owner
             yield "StatefulSet", lws.name, at, owner
             groups = range(count_groups(role, lws))
-            for name in _headless_services(role, lws.name, groups):
+            pods = [object_names.leader_pod(lws.name, group) for group in groups]
+            network = role.args.network_config
+            unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
+            for name in pods if unique else [lws.name]:
                 yield "Service", name, at, owner
-            if role.nodes > 1:
-                for group in groups:
-                    yield "StatefulSet", object_names.leader_pod(lws.name, group), at, owner
-
-
-def _operations(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
-    monitoring = plan.operations.monitoring
-    named = [
-        ("PodDisruptionBudget", object_names.disruption_budget, budget.role)
-        for budget in plan.operations.budgets
-    ]
-    if monitoring is not None:
-        monitor = object_names.engine_monitor
-        named += [("PodMonitor", monitor, role) for role in monitoring.engines]
-    objects = [(kind, name(plan.service, role.name), role) for kind, name, role in named]
-    objects += [(scaler.kind, scaler.name, scaler.role) for scaler in plan.operations.autoscalers]
-    for kind, text, role in objects:
-        at = ("roles", role.position, "name")
-        yield kind, text, at, f"role {role.name} of service {plan.service}"
-
-
-def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator[str]:
-    network = role.args.network_config
-    if network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA:
-        yield from (object_names.leader_pod(lws_name, group) for group in groups)
-    else:
-        yield lws_name
+            for name in pods if role.nodes > 1 else ():
+                yield "StatefulSet", name, at, owner
 
 
 def count_groups(role: RolePlan, planned: LwsPlan) -> int:

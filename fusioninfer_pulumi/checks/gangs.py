@@ -10,7 +10,6 @@ from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
     GangMode,
     GangPolicyArgs,
-    NetworkTopologyMode,
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
@@ -22,7 +21,6 @@ from fusioninfer_pulumi.api.service_shape import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.rules.common import (
@@ -105,8 +103,6 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
             yield from _pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _gang_pod(pod, scheduling)
-            elif policy.backend is GangBackend.VOLCANO and shape.scheduler:
-                yield from _pod_queue(pod, scheduling.queue)
     fields = {
         _MINIMUM: policy.min_role_replicas is not None,
         _REQUIRED: policy.required_replicas is not RequiredReplicas.ANY,
@@ -114,6 +110,9 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
         _QUEUE: bool(scheduling.queue),
     }
+    if topology is not None and not fields[_NETWORK]:
+        message = "has no effect: set groupPolicy or rolePolicy"
+        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
     for rows in _rows_of_backend(policy, shape):
         yield from (row(at) for at, row in rows.items() if fields[at])
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
@@ -158,16 +157,6 @@ def _pod_scheduler(
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
-def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
-    user_value = _annotations(pod).get(labels.QUEUE_NAME)
-    if user_value not in (None, queue) and not is_output(queue):
-        yield error(
-            SCHEDULER_DIFFERS_FROM_SERVICE,
-            _annotation_path(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(user_value)}',
-        )
-
-
 def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Check a gang's pod for fields that the library sets."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
@@ -199,18 +188,9 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         message = f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or "
         yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}set gangPolicy.mode to Off")
-    if gang is None:
-        if any(role.replicas for role in plan.roles):
-            message = "must be above 0 for at least one role, got 0 for all"
-            yield error(OUT_OF_RANGE, _MINIMUM, message)
-        return
-    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            _REQUIRED,
-            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
-        )
+    if gang is None and any(role.replicas for role in plan.roles):
+        message = "must be above 0 for at least one role, got 0 for all"
+        yield error(OUT_OF_RANGE, _MINIMUM, message)
 
 
 def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
@@ -253,22 +233,6 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
         )
 
 
-def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check `networkTopology`, which limits the network distance between pods of a gang."""
-    topology = built.args.scheduling_strategy.gang_policy.network_topology
-    if topology is None:
-        return
-    limits = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
-    if not any(limits.values()):
-        message = "has no effect: set groupPolicy or rolePolicy"
-        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
-    for name, limit in limits.items():
-        is_hard = limit is not None and limit.mode is NetworkTopologyMode.HARD
-        if is_hard and limit is not None and limit.highest_tier_allowed is None:
-            message = "is required with mode hard: Volcano ignores the mode without it"
-            yield error(FIELD_REQUIRED, (*_NETWORK, name, "highestTierAllowed"), message)
-
-
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
     """Report Kueue's queue label, which the library sets on workloads and Kueue on their pods."""
     key = labels.KUEUE_QUEUE
@@ -283,14 +247,6 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
     message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "
     message += f"remove it, and {instead} to queue the service"
     for role in built.plan.roles:
-        places: list[Location] = [
-            (*pod.path, "metadata", "labels", key)
-            for pod in role.pods.user_pods
-            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {})
-        ]
-        if key in built.args.pod_labels:
-            places = [("podLabels", key)]
-        elif key in role.args.pod_labels:
-            places = [("roles", role.position, "podLabels", key)]
-        for at in places:
-            yield error(KUEUE_LABEL, at, message)
+        for pod in role.pods.user_pods:
+            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {}):
+                yield error(KUEUE_LABEL, (*pod.path, "metadata", "labels", key), message)

@@ -1,24 +1,46 @@
-"""Checks of disruption budgets, monitors and tracing, and the list of all of operations."""
+"""Checks of disruption budgets, monitors, tracing and autoscalers, and the list of all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from fusioninfer_pulumi.api.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingEngine,
+    AutoscalingTarget,
+    MetricSource,
+    PrefillDecodeRatioArgs,
+    scales_to_zero,
+    uses_picker_metrics,
+)
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.pod_template import reserved_key_findings
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.checks.autoscaling_checks import autoscaling_findings, ratio_findings
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    format_path,
+    shown,
+    warning,
+)
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
+from fusioninfer_pulumi.routing.epp import load_metrics
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
-    FIELD_WITHOUT_EFFECT,
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
     OUT_OF_RANGE,
-    SET_BY_LIBRARY,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
@@ -65,27 +87,15 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args = monitoring.args
-    target_findings = [*_readers(args), *_picker_monitor(args, built.plan.picker)]
-    yield from target_findings
+    for field, keys in (
+        ((), args.labels),
+        (("alerts",), args.alerts.labels if args.alerts is not None else ()),
+        (("dashboards",), args.dashboards.labels if args.dashboards is not None else ()),
+    ):
+        yield from reserved_key_findings(("monitoring", *field, "labels"), keys, ())
+    yield from _picker_monitor(args, built.plan.picker)
     for role in monitoring.engines:
         yield from _engine_monitor(role)
-    if not (args.engines or monitoring.picker or target_findings):
-        message = "has no targets: neither engines nor an endpoint picker"
-        yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
-
-
-def _readers(args: MonitoringArgs) -> Iterator[Finding]:
-    """Check the labels of monitors, alerts and dashboards."""
-    at: Location = ("monitoring",)
-    own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
-    for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
-        if wanted is None:
-            continue
-        own_labels += [
-            (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
-        ]
-    for place in own_labels:
-        yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
 
 
 def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
@@ -102,14 +112,6 @@ def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
             f"monitoring finds pods by declared ports, and port {port} of {role.name} is not "
             "declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
-        )
-    undeclared = [str(rank) for rank in role.pods.ports[1:] if not find_declared_port(role, rank)]
-    if undeclared:
-        yield warning(
-            MONITORED_TARGET_MISSING,
-            (*at, "template" if role.args.template else "leaderTemplate"),
-            "monitoring finds pods by declared ports: the ranks on "
-            f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
 
 
@@ -128,39 +130,311 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
             "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
-    asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
-    if args.picker_token is not None and not asks_token:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("monitoring", "pickerToken"),
-            "has no effect: only an endpoint picker with metrics Authenticated requires a token",
+
+
+PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
+AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
+
+_ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
+#: Matchers in a query, and names that are no function's.
+_MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
+
+
+#: Fields of one engine, of autoscaling and of its metrics.
+_ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    AutoscalingEngine.KEDA: (
+        {"prometheus": "prometheus", "keda": "keda"},
+        {"query": "query", "unsafe_ssl": "unsafeSsl"},
+    ),
+    AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
+}
+
+
+def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
+    """Check the autoscaling of each role that has any."""
+    for role in built.plan.roles:
+        args = role.args.autoscaling
+        if args is None:
+            continue
+        at = ("roles", role.position, "autoscaling")
+        for path, message in _conflicts(built, role, args):
+            yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
+        count = role.args.replicas
+        if count and not args.min_replicas <= count <= args.max_replicas:
+            yield error(
+                OUT_OF_RANGE,
+                ("roles", role.position, "replicas"),
+                "is the initial count and must be within autoscaling's bounds "
+                f"({args.min_replicas} to {args.max_replicas}), got {count}",
+            )
+        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
+            yield from _gang(built, role, args, at)
+        if args.target is not None:
+            yield from _target(built, role, args, (*at, "target"))
+        yield from _metrics(args, at)
+        yield from _reach(built, args, at)
+
+
+def _conflicts(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs
+) -> Iterator[tuple[Location, str]]:
+    """Yield fields that conflict with other fields, with the message."""
+    hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
+    group_message = "is one number for all serving groups, but each group is scaled separately"
+    for path, present, message in (
+        (
+            (),
+            plan.shape.layout is not Layout.PER_ROLE,
+            (
+                "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
+                "PerReplica each replica has its own"
+            ),
+        ),
+        (
+            ("minReplicas",),
+            hpa and args.min_replicas == 0,
+            (
+                "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
+                "feature gate; KEDA scales to 0"
+            ),
+        ),
+        (
+            (),
+            role.args.replicas == 0,
+            "conflicts with replicas: 0; remove one of them",
+        ),
+        (
+            (),
+            plan.gang is not None and plan.gang.native,
+            (
+                "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
+                "replicas and autoscalers do not change it, so after a scale-down a replica that "
+                "restarts is never scheduled; use backend Volcano with minRoleReplicas"
+            ),
+        ),
+        (
+            ("target",),
+            args.target is not None and load_metrics(plan.roles) is None,
+            (
+                "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
+                "unknown; set metrics instead"
+            ),
+        ),
+        (("target",), args.target is not None and groups > 1, f"{group_message}; write metrics"),
+        (
+            ("target",),
+            hpa and args.target is AutoscalingTarget.QUEUE,
+            (
+                "queue reads metrics of the endpoint picker and requires engine KEDA; or use "
+                "throughput"
+            ),
+        ),
+        *(
+            (
+                ("metrics", index),
+                groups > 1 and (metric.query is not None or metric.source is MetricSource.EXTERNAL),
+                f"{group_message}: use engine HPA and a metric of source Pods",
+            )
+            for index, metric in enumerate(args.metrics)
+        ),
+    ):
+        if present:
+            yield path, message
+    for engine, (own_fields, metric_fields) in _ENGINE_FIELDS.items():
+        if engine is args.engine:
+            continue
+        places: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, own_fields)]
+        places += [(("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)]
+        for path, holder, fields in places:
+            for attribute, field in fields.items():
+                if getattr(holder, attribute):
+                    yield (*path, field), f"belongs to engine {engine.value}; remove it"
+
+
+def _target(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, where: Location
+) -> Iterator[Finding]:
+    """Check what `target` needs: metrics of the engines and of the endpoint picker."""
+    spec = built.args
+    if spec.monitoring is None or not spec.monitoring.engines:
+        message = "is required with autoscaling.target, whose queries use its labels"
+        yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
+    hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
+    if uses_picker_metrics(args) and not hpa_queue:
+        yield from _picker_target(built, role, where)
+
+
+def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
+    """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
+    router, picker = built.plan.routing, built.plan.picker
+    if not built.plan.shape.picks_endpoints:
+        lacking = "a router role" if router is None else "endpointPicker.enabled: true"
+        yield error(
+            FIELD_REQUIRED,
+            where,
+            f"requires {lacking}: the endpoint picker queues requests while no replica is ready; "
+            "without it clients get an error",
+        )
+    if router is None or picker is None:
+        return
+    at = (*router.at, "endpointPicker")
+    if not router.intent.flow_control and picker.epp.request is None:
+        message = (
+            f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
+            "requests"
+        )
+        yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
+    elif not router.intent.flow_control:
+        message = (
+            f"cannot be false: {role.name} is scaled by requests that the endpoint picker queues"
+        )
+        yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
+    monitoring = built.args.monitoring
+    if picker.epp.args.metrics is MetricsMode.OFF:
+        message = "is required: autoscaling reads the endpoint picker's queue; set Authenticated"
+        yield error(FIELD_REQUIRED, (*at, "metrics"), message)
+    elif monitoring is not None and monitoring.picker is False:
+        message = "cannot be false: autoscaling reads the endpoint picker's queue"
+        yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
+    if router.intent.pairs:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            where,
+            "cannot queue requests for prefill and decode: they are released when the first of "
+            "the two is ready, and fail; use latency or throughput with minReplicas of 1 or more",
         )
 
 
-PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
+def _reach(built: BuiltService, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """Check that metrics exist at zero replicas, and that Prometheus may read them."""
+    texts = [metric.query or metric.name or "" for metric in args.metrics]
+    names = [_METRIC.findall(_MATCHERS.sub("", text)) for text in texts]
+    read = [name for several in names for name in several if _ENGINE_METRIC.fullmatch(name)]
+    only_engines = all(names) and len(read) == sum(map(len, names))
+    if names and args.target is None and scales_to_zero(args) and only_engines:
+        yield error(
+            AUTOSCALING_NEVER_WAKES,
+            (*at, "metrics"),
+            "come from the role's own pods, of which none run at zero replicas, so the first one "
+            "never starts; use target, or a metric of the endpoint picker or gateway",
+        )
+    routing = built.plan.routing
+    policy = None if routing is None else routing.network_policy
+    # With `monitoring` the policies themselves are checked.
+    checked = built.args.monitoring is not None or policy is None or policy.metrics
+    if routing is not None and read and not checked:
+        yield error(
+            NETWORK_POLICY,
+            (*routing.at, "networkPolicy"),
+            f"blocks Prometheus, so autoscaling does not see {read[0]}; set metrics to the "
+            "NetworkPolicyPeers that read metrics, or enabled: false to allow all",
+        )
 
 
-def tracing_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check that something traces, and that the endpoint picker can reach the endpoint."""
-    args, picker = built.args.tracing, built.plan.picker
+def _gang(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
+) -> Iterator[Finding]:
+    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas
+    field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
+    if minima is None or role.name not in minima:
+        yield error(
+            FIELD_REQUIRED,
+            at,
+            f"needs {format_path(field)}: without it the gang needs every replica, and one more "
+            "would block all of them until it fits; set it to at most minReplicas "
+            f"({args.min_replicas})",
+        )
+    elif minima[role.name] > args.min_replicas:
+        yield error(
+            OUT_OF_RANGE,
+            field,
+            f"must be at most autoscaling's minReplicas ({args.min_replicas}), got "
+            f"{minima[role.name]}: with fewer replicas the gang would never be complete",
+        )
+
+
+def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    keda = args.engine is AutoscalingEngine.KEDA
+    if keda and args.prometheus is None and (args.metrics or args.target is not None):
+        message = "is required with engine KEDA: the address of Prometheus"
+        yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
+    idle = args.keda.idle_replica_count if args.keda is not None else None
+    if idle is not None and idle >= args.min_replicas:
+        message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
+        yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
+    for index, metric in enumerate(args.metrics):
+        field, value = ("query", metric.query) if keda else ("name", metric.name)
+        where = (*at, "metrics", index, field)
+        if value is None:
+            yield error(FIELD_REQUIRED, where, f"is required with engine {args.engine.value}")
+        elif not keda and ("/" in value or "%" in value):
+            message = f"must be the name of a metric, without / and %, got {shown(value)}"
+            yield error(INVALID_FORMAT, where, message)
+
+
+_RATIO = ("prefillDecodeRatio",)
+
+
+def ratio_findings(built: BuiltService) -> Iterator[Finding]:
+    """Yield findings of replicas outside `prefillDecodeRatio`.
+
+    An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
+    compared.
+    """
+    args, roles = built.args.prefill_decode_ratio, built.plan.roles
     if args is None:
         return
-    family = picker.epp.family if picker is not None and args.picker else None
-    if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
-        yield error(
-            PICKER_TRACES_WITHOUT_TLS,
-            ("tracing", "endpoint"),
-            f"{family.name} cannot send traces over TLS; use http, or set tracing.picker to false",
-        )
-    if family is None and not any(role.pods.traced for role in built.plan.roles):
-        message = "has no effect: neither an endpoint picker nor an engine sends traces"
-        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
+    prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
+    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
+    if not prefill or not decode:
+        message = "requires prefiller and decoder roles; remove it"
+        yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
+        return
+    now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
+    if 0 in now:
+        return
+    beyond = _beyond(args, *now)
+    if beyond:
+        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, f"must be {beyond}, got {_ratio(*now)}")
+        return
+    for fewest_prefill, fewest_decode in ((True, False), (False, True)):
+        far = (_bound(prefill, fewest=fewest_prefill), _bound(decode, fewest=fewest_decode))
+        beyond = _beyond(args, *far) if 0 not in far else None
+        if beyond:
+            yield warning(
+                PREFILL_DECODE_RATIO_EXCEEDED,
+                _RATIO,
+                f"must be {beyond}; autoscaling may bring it to {_ratio(*far)}",
+            )
+
+
+def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
+    """Return the fewest replicas that autoscalers leave, or the most that they create."""
+    total = 0
+    for role in roles:
+        scaled = role.args.autoscaling
+        if scaled is None:
+            total += role.group_replicas
+        else:
+            total += scaled.min_replicas if fewest else scaled.max_replicas
+    return total
+
+
+def _beyond(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
+    if args.max is not None and prefill / decode > args.max:
+        return f"at most {args.max:g}"
+    if args.min is not None and prefill / decode < args.min:
+        return f"at least {args.min:g}"
+    return None
+
+
+def _ratio(prefill: int, decode: int) -> str:
+    return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
 
 
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     budget_findings,
     monitoring_findings,
-    tracing_findings,
     autoscaling_findings,
     ratio_findings,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from fusioninfer_pulumi.api.role import Strategy
@@ -22,7 +22,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     FAMILIES,
-    FLAG_UNKNOWN,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
     find_closest_image,
@@ -74,9 +73,6 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             message = f"{without} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*parts.at, "endpointPicker")
-    if len(reported) > 1:
-        message = f"{without} with several engines: an endpoint picker reads the metrics of one"
-        yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
             image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
@@ -140,19 +136,13 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check the strategy against the endpoint picker's release."""
-    if epp.request is None:
-        return
     # Which roles there are is checked with the pool.
-    for finding in check_strategy(epp.family, epp.request):
+    for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
-    strategy = epp.request.strategy
-    if epp.args.threshold is not None and strategy is not Strategy.PD_DISAGGREGATION:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*parts.at, "endpointPicker", "threshold"),
-            f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
-            f"{strategy.value}; remove it",
-        )
+    if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
+        message = f"is the threshold of {Strategy.PD_DISAGGREGATION.value}; remove it, or choose "
+        message += "that strategy"
+        yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
@@ -183,22 +173,11 @@ def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    for finding in check_args(epp.args.args or (), epp.family):
-        yield finding.under(*parts.at, "endpointPicker", "args")
-
-
-def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
-    """Check the user's arguments; locations are indexes of the list."""
-    for index, argument in enumerate(args):
-        if not argument.startswith("-") or argument in {"-", "--"}:
-            continue
+    for index, argument in enumerate(epp.args.args or ()):
         name = argument.lstrip("-").partition("=")[0]
-        if name in OWNED_FLAGS:
-            message = f"--{name} is set by the library; remove it"
-            yield error(SET_BY_LIBRARY, (index,), message)
-        elif name not in family.flags:
-            message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
-            yield warning(FLAG_UNKNOWN, (index,), message)
+        if argument.startswith("-") and name in OWNED_FLAGS:
+            at = (*parts.at, "endpointPicker", "args", index)
+            yield error(SET_BY_LIBRARY, at, f"--{name} is set by the library; remove it")
 
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
@@ -207,15 +186,6 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
     return findings
-
-
-def explain_missing_load(scorers: str) -> str:
-    """Describe what happens with these scorers alone."""
-    return (
-        f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
-        "three pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, "
-        "and 37 % with load (docs/routing.md)"
-    )
 
 
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
@@ -246,7 +216,11 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
         yield warning(
-            SCORERS_WITHOUT_LOAD, ("scorers",), explain_missing_load(", ".join(request.scorers))
+            SCORERS_WITHOUT_LOAD,
+            ("scorers",),
+            f"with {', '.join(request.scorers)} but neither kv-cache nor queue, the endpoint "
+            "picker ignores load: one of three pods got 100 % of the requests with one prompt, "
+            "86 % of those with one hot adapter, and 37 % with load (docs/routing.md)",
         )
 
 
@@ -272,15 +246,10 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
-REWRITE_TARGET_NOT_SERVED = Rule("rewrite-target-not-served")
-
-
 def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check the rewrites of a router role."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
-    if not rewrites:
-        return
-    if epp.family.rewrite_api is None:
+    if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(
             RELEASE_WITHOUT_FEATURE,
@@ -289,21 +258,6 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             f"model names; use {image}",
         )
         return
-    served = [(role.name, role.pods.command.requestable_names) for role in parts.served]
-    for index, rewrite in enumerate(rewrites):
-        for number, target in enumerate(rewrite.targets):
-            lacking = [
-                f"{role} serves {', '.join(names)}"
-                for role, names in served
-                if names is not None and target.model not in names
-            ]
-            if lacking and target.weight != 0:
-                yield warning(
-                    REWRITE_TARGET_NOT_SERVED,
-                    (*at, index, "targets", number, "model"),
-                    f'"{target.model}" is not served by all pods: {"; ".join(lacking)}; engines '
-                    "answer 404 for it. For a model with separate pods use httproute.split",
-                )
 
 
 CHECKS: tuple[Check, ...] = (

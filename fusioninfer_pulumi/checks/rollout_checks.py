@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.rollout import (
     Layout,
-    RoleOrder,
     RolloutLevel,
     RolloutStrategy,
     WaitLevel,
 )
+from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -34,12 +34,6 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
             FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
             "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
-        )
-    if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("rollout", "roleOrder"),
-            "has no effect with a single role",
         )
     if plan.rollout.level is RolloutLevel.GROUP:
         yield from _groups(plan)
@@ -77,21 +71,14 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         )
         return
     for role in plan.roles:
-        args = role.args.rollout
-        for field in ("strategy", "max_unavailable", "max_surge", "partition"):
-            if args is not None and getattr(args, field) is not None:
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    role.locate_rollout_field(field),
-                    "applies to one role and conflicts with rollout.level Group, which updates "
-                    "whole groups; remove it, or use level Role",
-                )
-    if plan.rollout.max_surge is not None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            ("rollout", "maxSurge"),
-            "counts replicas and conflicts with rollout.level Group; remove it",
-        )
+        if role.args.rollout is not None:
+            fields = ("strategy", "max_unavailable", "max_surge", "partition")
+            message = "applies to one role and conflicts with rollout.level Group, which updates "
+            message += "whole groups; remove it, or use level Role"
+            at = ("roles", role.position, "rollout")
+            yield from reject_fields(at, role.args.rollout, fields, message)
+    message = "counts replicas and conflicts with rollout.level Group; remove it"
+    yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
     rollout, groups = group_rollout(plan), plan.shape.groups
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
@@ -112,15 +99,8 @@ def _role(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
     unavailable = role.rollout_setting("max_unavailable")
-    if rollout.strategy is not RolloutStrategy.ROLLING:
-        if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
-            yield warning(
-                FIELD_WITHOUT_EFFECT,
-                role.locate_rollout_field("max_unavailable"),
-                f"has no effect with strategy {rollout.strategy.value}",
-            )
-        return
-    if unavailable is not None and count > 1 and rollout.max_unavailable >= count:
+    is_rolling = rollout.strategy is RolloutStrategy.ROLLING
+    if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             role.locate_rollout_field("max_unavailable"),
@@ -159,20 +139,12 @@ def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
-    if not per_role:
-        return
-    if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
+    if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
             FIELD_OUT_OF_PLACE,
             role.locate_rollout_field("partition"),
             f"conflicts with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
-        )
-    if surge and rollout.strategy is not RolloutStrategy.ROLLING:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            role.locate_rollout_field("max_surge"),
-            f"has no effect with strategy {rollout.strategy.value}",
         )
 
 

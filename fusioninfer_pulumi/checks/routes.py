@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
-from fusioninfer_pulumi.checks.pods.prefill_decode import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -23,21 +22,8 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
-
-
-def gateway_findings(parts: Routing) -> Iterator[Finding]:
-    """Check the Gateway; `parents` are the names of the Gateways that the route attaches to."""
-    gateway, parents = parts.gateway, {parent.name for parent in parts.parents}
-    if gateway is not None and gateway.name not in parents:
-        yield warning(
-            ROUTE_WITHOUT_GATEWAY,
-            (*parts.at, "httproute", "parentRefs"),
-            f"do not include the service's own Gateway {gateway.name}, so nothing attaches to it; "
-            "remove them, or add it",
-        )
 
 
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
@@ -149,8 +135,6 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
     if not parts.args.picks_endpoints:
-        why = "a gateway sends plain HTTP to a Service without a BackendTLSPolicy"
-        yield from _https_findings(served, why)
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     names_served = {role.name for role in served}
@@ -179,42 +163,12 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
             at,
             f"pods of a pool must serve on {same}, got {ports}; give the roles {same}",
         )
-    elif parts.args.pool is not None and parts.args.pool.target_ports is not None:
-        yield from _target_ports((*at, "pool", "targetPorts"), parts.args.pool.target_ports, served)
-    yield from _https_findings(
-        served, "gateway and endpoint picker send plain HTTP to pods of a pool"
-    )
-
-
-def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
-    """Warn of engines with a certificate of their own."""
+    target_ports = parts.args.pool.target_ports if parts.args.pool is not None else None
     for role in served:
-        if role.pods.command.serves_https:
-            message = f"serves HTTPS, but {why}; end TLS at the Gateway"
-            yield warning(POOL_PODS_SERVE_HTTPS, ("roles", role.position), message)
-
-
-def _target_ports(
-    at: Location, ports: Sequence[int], served: Sequence[RolePlan]
-) -> Iterator[Finding]:
-    """Check the user's target ports against the ports that pods listen on."""
-    for role in served:
-        sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-        if role.pods.port not in ports:
-            yield error(
-                SERVING_PORTS_DIFFER,
-                at,
-                f"lack {role.pods.port}, on which {role.name} serves; add it, or set the role's "
-                "port",
-            )
-        elif sidecar is not None and set(ports) != set(sidecar.ports):
-            yield error(
-                SERVING_PORTS_DIFFER,
-                at,
-                f"differ from the ports of the sidecar of {role.name} "
-                f"({', '.join(map(str, sidecar.ports))}); remove this, and set "
-                "parallelism.portPerRank or the sidecar's --data-parallel-size",
-            )
+        if target_ports is not None and role.pods.port not in target_ports:
+            message = f"lack {role.pods.port}, on which {role.name} serves; add it, or set the "
+            message += "role's port"
+            yield error(SERVING_PORTS_DIFFER, (*at, "pool", "targetPorts"), message)
 
 
 def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
@@ -240,33 +194,21 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
 
 def grant_findings(parts: Routing) -> Iterator[Finding]:
     """Check that routes to other namespaces have a ReferenceGrant."""
-    namespace, needed = parts.spec.namespace, parts.grants
-    created = bool(parts.args.reference_grants)
-    for grant in needed:
-        if grant.from_namespace is not namespace:
-            if not created:
-                yield warning(
-                    REFERENCE_GRANT_MISSING,
-                    grant.at,
-                    f"routes of namespace {grant.from_namespace} may not refer to {grant.to_kind} "
-                    f"{grant.to_name} without a ReferenceGrant in its namespace; referenceGrants: "
-                    "true creates it",
-                )
-        elif not created:
-            yield warning(
-                REFERENCE_GRANT_MISSING,
-                grant.at,
-                f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}, which "
-                f"requires a ReferenceGrant there, from {grant.from_kind} in the service's "
-                "namespace; referenceGrants: true creates it",
-            )
+    if parts.args.reference_grants:
+        return
+    for grant in parts.grants:
+        yield warning(
+            REFERENCE_GRANT_MISSING,
+            grant.at,
+            f"{grant.to_kind} {grant.to_name} is in another namespace than the {grant.from_kind}, "
+            "which requires a ReferenceGrant there; referenceGrants: true creates it",
+        )
 
 
 Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     pool_findings,
-    gateway_findings,
     route_findings,
     several_pools_findings,
     network_policy_findings,

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
-from fusioninfer_pulumi.checks.model_checks import check_presets
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -21,6 +20,7 @@ from fusioninfer_pulumi.checks.pods import (
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
+from fusioninfer_pulumi.checks.service_checks import check_presets
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.service_builder import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
@@ -39,17 +39,16 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.startup_findings,
     resource_checks.memory_findings,
     resource_checks.disk_findings,
-    engine_checks.command_findings,
     engine_checks.model_findings,
     engine_checks.release_findings,
     engine_checks.engine_findings,
+    engine_checks.argument_findings,
     engine_checks.launcher_findings,
     template_locations.role_credentials,
     template_locations.pod_findings,
 )
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
-    engine_checks.argument_findings,
     prefill_decode.connector_findings,
     prefill_decode.pair_setting_findings,
     prefill_decode.served_name_findings,
@@ -113,8 +112,7 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
             yield from check_pods(pods, ctx)
     for check_roles in _ROLE_CHECKS:
         yield from check_roles(built.pods)
-    yield from template_locations.model_pod_findings(built.args.model, built.plan.model)
-    yield from template_locations.picker_pod_findings(built.plan.routing)
+    yield from template_locations.other_credentials(built.args.model, built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     routing = built.plan.routing

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
 from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
-from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -78,7 +75,6 @@ def plan(options: argparse.Namespace) -> int:
                 if options.nodes
                 else compute_capacity_for_gpus(item, options.gpus),
                 objects_of(source, document),
-                provider=document.provider,
                 update=None if updates is None else updates[number],
                 placed=None if placement is None else placement.to_json(number),
                 placed_tables=() if placement is None else tuple(placement.tables(number)),
@@ -130,9 +126,8 @@ def _updates(
 def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of all services, and prints the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
-    from fusioninfer_pulumi.cli.plan_output import plain
-    from fusioninfer_pulumi.operations.dashboards import render_dashboards
-    from fusioninfer_pulumi.operations.monitors import plan_monitoring
+    from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
+    from fusioninfer_pulumi.plan.service_json import plain
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -199,7 +194,7 @@ def place(options: argparse.Namespace) -> int:
         return status
     plans = [plan for source in sources for plan in source.plans]
     if options.output == "json":
-        from fusioninfer_pulumi.cli.plan_output import plain
+        from fusioninfer_pulumi.plan.service_json import plain
 
         print_json(
             [
@@ -250,15 +245,11 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import print_rule, print_rule_table, rule_json
+    from fusioninfer_pulumi.cli.terminal import print_rule, print_rule_table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
-        listed = list(all_rules().values())
-        if options.output == "json":
-            print_json([rule_json(rule) for rule in listed])
-        else:
-            print_rule_table(listed, sys.stdout)
+        print_rule_table(all_rules().values(), sys.stdout)
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
@@ -266,10 +257,7 @@ def rules(options: argparse.Namespace) -> int:
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
-    if options.output == "json":
-        print_json(rule_json(rule))
-    else:
-        print_rule(rule, sys.stdout)
+    print_rule(rule, sys.stdout)
     return 0
 
 
@@ -293,8 +281,7 @@ def diff(options: argparse.Namespace) -> int:
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
-    engines = _engine_notes(objects[0], objects[1], both.new.plans)
-    notes = [*both.notes, *difference.notes, *engines, *caches]
+    notes = [*both.notes, *difference.notes, *caches]
     difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
@@ -319,35 +306,6 @@ def _cache_notes(
             change = memory.change(plan.memory[role]) if role in plan.memory else None
             if change is not None:
                 yield f"{role}: {change}"
-
-
-def _engine_notes(
-    old: Iterable[Mapping[str, Any]],
-    new: Iterable[Mapping[str, Any]],
-    plans: Iterable[ServicePlan],
-) -> Iterator[str]:
-    """Engines that change because the library chooses another release."""
-    before, after = _images(old), _images(new)
-    for plan in plans:
-        for engine in plan.engines:
-            key = (plan.service, engine.role)
-            removed, added = before[key] - after[key], after[key] - before[key]
-            if engine.default and removed and added:
-                change = f"{', '.join(sorted(removed))} -> {', '.join(sorted(added))}"
-                yield f"{engine.role}: engine {change} (new default)"
-
-
-def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
-    """The images of each role's containers, by service and role."""
-    from fusioninfer_pulumi.cli.diff.manifests import at, label
-
-    images: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for item in objects:
-        key = label(item, labels.SERVICE), label(item, labels.ROLE_NAME)
-        pods = at(item, "spec", "leaderWorkerTemplate", "workerTemplate", "spec")
-        containers = at(pods, "containers") or ()
-        images[key].update(str(item.get("image")) for item in containers)
-    return images
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
@@ -388,8 +346,6 @@ def _report_findings(
         message = "--stack has no effect: only a Pulumi project has stacks"
         deciding[-1].add(deciding[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    findings = [finding for source in deciding for _, finding in source.findings]
-    deciding[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
     stopping = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}

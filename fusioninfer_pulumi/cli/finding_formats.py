@@ -1,15 +1,14 @@
-"""Findings: lines for people, JSON, commands of GitHub's runners, and SARIF for code scanning."""
+"""Findings: lines for people, JSON, and commands of GitHub's runners."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import Any
 
 import yaml
 
@@ -23,11 +22,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.loading.yaml_text import nodes
 
-_SCHEMA = (
-    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-)
-#: Severities in SARIF and in workflow commands.
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+#: Severities in workflow commands.
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
 
@@ -37,7 +32,7 @@ def report(
 ) -> None:
     """Writes findings: text to standard error, other forms to standard output.
 
-    `texts` are those that were read, by their files; `form` is `text`, `json`, `github` or `sarif`.
+    `texts` are those that were read, by their files; `form` is `text`, `json` or `github`.
     """
     lines = Lines(texts)
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
@@ -48,11 +43,11 @@ def report(
             for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
         return
-    located = [_located(origin, finding) for origin, finding in placed]
+    located = [(*_user_place(origin, finding), finding) for origin, finding in placed]
     if form == "github":
-        sys.stdout.write(to_github(located))
+        sys.stdout.writelines(starmap(_workflow_command, located))
     else:
-        print_json(to_json(located) if form == "json" else to_sarif(located))
+        print_json([finding_json(item, file=file, line=line) for file, line, item in located])
 
 
 def format_finding_line(origin: Origin, finding: Finding) -> str:
@@ -82,96 +77,27 @@ def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
     }
 
 
-class Located(NamedTuple):
-    """A finding with its place for other programs."""
-
-    file: str
-    line: int | None
-    finding: Finding
-
-
-def _located(origin: Origin, finding: Finding) -> Located:
-    """A finding with its place: the user's line for the failure of a program."""
-    # Consumers know files by their paths in the repository.
+def _user_place(origin: Origin, finding: Finding) -> tuple[str, int | None]:
+    """Return the file as the repository names it, and the user's line for a failed program."""
     path, here = Path(origin.file), Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
-        return Located(f"{file}/{frame['file']}", int(frame["line"]), finding)
-    return Located(file, origin.line, finding)
+        return f"{file}/{frame['file']}", int(frame["line"])
+    return file, origin.line
 
 
-def to_json(located: Sequence[Located]) -> list[dict[str, Any]]:
-    """A list of findings, each with rule, severity, file, line, path and message."""
-    return [finding_json(place.finding, file=place.file, line=place.line) for place in located]
-
-
-def to_github(located: Sequence[Located]) -> str:
-    """Workflow commands, which GitHub shows at the lines of a pull request."""
-    lines = []
-    for file, line, finding in located:
-        places = {"file": file, "line": line, "title": finding.rule}
-        properties = ",".join(
-            f"{key}={_escape(str(value), ':,')}"
-            for key, value in places.items()
-            if value is not None
-        )
-        text = _escape(finding_text(finding))
-        lines.append(f"::{_COMMANDS[finding.severity]} {properties}::{text}\n")
-    return "".join(lines)
+def _workflow_command(file: str, line: int | None, finding: Finding) -> str:
+    """Return a command that GitHub shows at the line of a pull request."""
+    places = {"file": file, "line": line, "title": finding.rule}
+    properties = ",".join(
+        f"{key}={_escape(str(value), ':,')}" for key, value in places.items() if value is not None
+    )
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_escape(finding_text(finding))}\n"
 
 
 def _escape(text: str, more: str = "") -> str:
     return "".join(f"%{ord(c):02X}" if c in f"%\r\n{more}" else c for c in text)
-
-
-def to_sarif(located: Sequence[Located]) -> dict[str, Any]:
-    """A SARIF 2.1.0 log with the rules that were violated."""
-    from importlib.metadata import version
-
-    ids = sorted({place.finding.rule for place in located})
-    driver = {
-        "name": "fusioninfer-pulumi",
-        "version": version("fusioninfer-pulumi"),
-        "rules": [_rule(name) for name in ids],
-    }
-    results = [_result(place, ids.index(place.finding.rule)) for place in located]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _rule(name: str) -> dict[str, Any]:
-    from fusioninfer_pulumi.rules.catalog import all_rules
-
-    rule = all_rules().get(name)
-    if rule is None:  # a plug-in's, which has no entry
-        return {"id": name}
-    return {
-        "id": name,
-        "shortDescription": {"text": rule.title},
-        "help": {"text": rule.remedy},
-        "defaultConfiguration": {"level": _LEVELS[rule.severities[0]]},
-        "properties": {"tags": [rule.area]},
-    }
-
-
-def _result(located: Located, index: int) -> dict[str, Any]:
-    path = Path(located.file)
-    # File names need not be UTF-8, so their bytes are quoted.
-    uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
-    place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
-    if located.line is not None:
-        place["region"] = {"startLine": located.line}
-    location: dict[str, Any] = {"physicalLocation": place}
-    if located.finding.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": located.finding.path}]
-    return {
-        "ruleId": located.finding.rule,
-        "ruleIndex": index,
-        "level": _LEVELS[located.finding.severity],
-        "message": {"text": finding_text(located.finding)},
-        "locations": [location],
-    }
 
 
 class Lines:

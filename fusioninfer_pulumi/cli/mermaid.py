@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
@@ -18,18 +17,13 @@ _MAX_REPLICA_BOXES = 4
 
 def mermaid(views: Sequence[PlanView]) -> str:
     """Returns one Mermaid flowchart of services, without the Markdown fence."""
-    titles = [
-        plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
-        for plan in (view.plan for view in views)
-    ]
-    times = Counter(titles)
     lines = ["flowchart LR"]
-    for number, (view, title) in enumerate(zip(views, titles, strict=True)):
+    for number, view in enumerate(views):
+        plan = view.plan
+        title = plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
         # Mermaid merges boxes of the same name across subgraphs.
         prefix = f"s{number}_" if len(views) > 1 else ""
-        # A program may deploy a service to several clusters.
-        cluster = f", provider {view.provider}" if view.provider and times[title] > 1 else ""
-        lines += [f"  {line}" for line in _service(view.plan, title + cluster, prefix)]
+        lines += [f"  {line}" for line in _service(plan, title, prefix)]
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.installation import Installation, installed_from, repository
 from fusioninfer_pulumi.cli.printing import to_yaml
@@ -61,7 +62,7 @@ class NewProject:
         return {
             "Pulumi.yaml": self._described(program),
             "__main__.py": _MAIN,
-            "service.py": _SERVICE.replace("MORE", more),
+            "service.py": _SERVICE.replace("EDITION", EDITION).replace("MORE", more),
             "test_service.py": _TEST.replace("MODEL", _quoted(self.defaults["model"]))
             .replace("ACCELERATOR", _quoted(self.defaults["accelerator"]))
             .replace("REPLICAS", str(3 + self.prefill_decode)),
@@ -92,7 +93,7 @@ class NewProject:
             "resources": {
                 "llm": {
                     "type": "fusioninfer:InferenceService",
-                    "properties": {"model": {"uri": model}, "roles": roles},
+                    "properties": {"edition": EDITION, "model": {"uri": model}, "roles": roles},
                 }
             },
             "outputs": {"endpoint": "${llm.endpoint}", "status": "${llm.status}"},
@@ -125,6 +126,8 @@ def _quoted(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+#: The newest edition, which a new project keeps.
+EDITION = list(Edition)[-1].value
 #: Of `init` and the templates, as of `model_service`.
 _REPLICAS = 1
 #: The templates of `pulumi new`: `templates/python` and `templates/yaml`.
@@ -222,7 +225,8 @@ def service_args(model: str, accelerator: str, replicas: int) -> InferenceServic
     return model_service(
         model,
         accelerator=accelerator,
-        replicas=replicas,MORE
+        replicas=replicas,
+        edition="EDITION",MORE
     )
 '''
 _TEST = '''\

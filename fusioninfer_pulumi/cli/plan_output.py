@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.cli.finding_formats import finding_json
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
+from fusioninfer_pulumi.plan.service_json import plain, service_json
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
-from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
@@ -27,7 +25,6 @@ class PlanView:
         plan: The service, with the findings that are shown.
         capacity: Rows of its capacity table, none to leave the table out.
         objects: Its objects.
-        provider: Name of its Kubernetes provider, empty for the default one.
         update: Its update from an older source, None without one.
         placed: Its node pools as JSON, None without an inventory.
         placed_tables: The same for rich.
@@ -36,7 +33,6 @@ class PlanView:
     plan: ServicePlan
     capacity: Sequence[Capacity] = ()
     objects: Sequence[Mapping[str, Any]] = ()
-    provider: str = ""
     update: ServiceTimeline | None = None
     placed: Mapping[str, Any] | None = None
     placed_tables: Sequence[Any] = ()
@@ -46,33 +42,7 @@ def plan_json(view: PlanView) -> dict[str, Any]:
     """One service's plan in the keys of the command line's contract."""
     plan = view.plan
     return {
-        "service": plan.service,
-        "namespace": plain(plan.namespace),
-        # Only if it is not the default, so that older readers see no change.
-        **(
-            {"layout": plan.shape.layout.value}
-            if plan.shape.layout is not Layout.PER_REPLICA
-            else {}
-        ),
-        **({} if plan.shape.groups is None else {"groups": plan.shape.groups}),
-        "roles": [
-            {
-                "name": role.name,
-                "componentType": role.component_type.value,
-                "replicas": len(role.replicas),
-                "nodesPerReplica": role.nodes,
-                "totalPods": role.total_pods,
-                "gpusPerPod": role.accelerators_per_pod,
-                "totalGpus": role.total_accelerators,
-                **_memory(plan, role.name),
-            }
-            for role in plan.roles
-        ],
-        **_presets(plan),
-        "totalPods": plan.total_pods,
-        "totalGpus": plan.total_accelerators,
-        **_gangs(plan),
-        **({} if plan.shape.local_queue is None else {"localQueue": plain(plan.shape.local_queue)}),
+        **service_json(plan),
         "capacity": [
             {
                 "gpus": row.gpus,
@@ -90,37 +60,6 @@ def plan_json(view: PlanView) -> dict[str, Any]:
     }
 
 
-def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
-    return {"memory": plan.memory[role].to_json()} if role in plan.memory else {}
-
-
-def _presets(plan: ServicePlan) -> dict[str, Any]:
-    """Engines and generated values; empty if the library generated nothing."""
-    if not plan.engines:
-        return {}
-    return {
-        "engines": [
-            {
-                "role": engine.role,
-                "engine": engine.title,
-                "release": engine.release,
-                "default": engine.default,
-            }
-            for engine in plan.engines
-        ],
-        "presets": [
-            {
-                "role": value.role,
-                "field": value.field,
-                "value": value.value,
-                "from": value.origin,
-                "why": value.reason,
-            }
-            for value in plan.presets
-        ],
-    }
-
-
 def _reference(item: Mapping[str, Any]) -> dict[str, Any]:
     """Says which object an object is."""
     metadata = item["metadata"]
@@ -129,30 +68,6 @@ def _reference(item: Mapping[str, Any]) -> dict[str, Any]:
         "kind": item["kind"],
         "namespace": plain(metadata.get("namespace")),
         "name": plain(metadata.get("name")),
-    }
-
-
-def plain(value: Any) -> Any:
-    """A value that JSON takes; an Output's is not known here."""
-    return UNKNOWN if is_output(value) else value
-
-
-def _gangs(plan: ServicePlan) -> dict[str, Any]:
-    """The one gang as `gang`, those of serving groups as a list; `gang` is then null."""
-    if plan.shape.groups is None:
-        return {"gang": None if plan.gang is None else _gang(plan, plan.gang)}
-    listed = [{"group": gang.group, **_gang(plan, gang)} for gang in plan.gangs]
-    return {"gang": None, "gangs": listed}
-
-
-def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    spec = pod_group(plan.meta, plan.shape, gang)["spec"]
-    return {
-        "podGroup": gang.pod_group,
-        "minMember": gang.min_member,
-        "minTaskMember": spec.get("minTaskMember"),
-        "subGroupPolicy": spec.get("subGroupPolicy"),
-        "minimumGpus": gang.min_accelerators,
     }
 
 
@@ -177,15 +92,9 @@ def request_path(plan: ServicePlan) -> list[str]:
     elif router.routed_by is not None:
         stations = [f"the route of service {router.routed_by}"]
     elif router.external_routes:
-        stations = [f"HTTPRoute {external_routes(plan, router)} (managed elsewhere)"]
+        names = (f"{_prefix(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes)
+        stations = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
     return [*stations, f"{router.backend['kind']} {router.backend['name']}"]
-
-
-def external_routes(plan: ServicePlan, router: Routing) -> str:
-    """The routes that are managed elsewhere."""
-    return ", ".join(
-        f"{_prefix(ref.namespace, plan.namespace)}{ref.name}" for ref in router.external_routes
-    )
 
 
 def _prefix(namespace: Any, service_namespace: Any) -> str:

@@ -11,19 +11,18 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
 from fusioninfer_pulumi.cli.plan_output import (
     PlanView,
-    external_routes,
     gang_text,
-    plain,
     request_path,
 )
 from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -193,7 +192,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host = f"{target['name']}.{plain(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")
     elif plan.routing is not None:
-        table.add_row("Endpoint", _router_url(plan, plan.routing))
+        table.add_row("Endpoint", _router_url(plan.routing))
     return table
 
 
@@ -226,27 +225,9 @@ def _plural(kind: str) -> str:
 
 
 def _layout(plan: ServicePlan) -> str:
-    """How the roles are updated in the layout `PerRole`."""
-    updated, recreated = [], []
-    for role in plan.roles:
-        rollout = role.rollout
-        if rollout.strategy is RolloutStrategy.RECREATE:
-            recreated += [lws.name for lws in role.lws]
-            continue
-        pace = rollout.strategy.value
-        if rollout.strategy is RolloutStrategy.ROLLING:
-            most = "up to " if rollout.max_unavailable > 1 else ""
-            pace = f"{most}{rollout.max_unavailable} down at a time"
-            if rollout.max_surge:
-                pace += f", {rollout.max_surge} more"
-        updated += [f"{lws.name} ({pace})" for lws in role.lws]
+    """Return the layout `PerRole`, with the reason where the manifest does not set it."""
     scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
-    # The reason for this layout, which the manifest may not set.
-    parts = [f"required by the autoscaler of {', '.join(scaled)}"] if scaled else []
-    parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
-    if recreated:
-        parts.append(f"an update deletes and recreates {', '.join(recreated)}")
-    return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
+    return f"PerRole, required by the autoscaler of {', '.join(scaled)}" if scaled else "PerRole"
 
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
@@ -272,16 +253,11 @@ def _findings(plan: ServicePlan) -> Table:
     return table
 
 
-def _router_url(plan: ServicePlan, router: Routing) -> str:
+def _router_url(router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
-    address = find_endpoint(router, plan.namespace)
-    by = router.routed_by
-    if by is not None:
-        return f"unknown: the route belongs to service {by}"
-    if router.external_routes:
-        return f"unknown: HTTPRoute {external_routes(plan, router)} is managed elsewhere"
+    address = find_endpoint(router)
     if address is None:
-        return "unknown: the Gateway is managed elsewhere, and the route has no host name"
+        return "unknown: the route or the host name of its Gateway is managed elsewhere"
     if address.host is None:
         return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
     return address.url(str(plain(address.host)))

@@ -1,4 +1,4 @@
-"""Output of the command line: wrapped lines, YAML and JSON."""
+"""Output of the command line: YAML and JSON."""
 
 from __future__ import annotations
 
@@ -9,24 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-
-_NARROWEST = 40
-
-
-def wrap_text(text: str, width: int | None, indent: str = "") -> str:
-    """A text with line breaks between words, and an indent below its first line.
-
-    Longer words, such as paths, stay whole: the terminal lets them be copied as they are.
-    """
-    if width is None or len(text) <= width:
-        return text
-    import textwrap  # only terminals need it
-
-    lines = textwrap.wrap(
-        text, max(width, _NARROWEST), subsequent_indent=indent, expand_tabs=False,
-        replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-    return "\n".join(lines)
 
 
 def print_json(value: Any) -> None:

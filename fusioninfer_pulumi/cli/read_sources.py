@@ -245,9 +245,7 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
         file = str(Path(input_.name, service.file)) if service.file else input_.name
         origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in service.plan.findings)
-        source.documents.append(
-            PlannedDocument(origin, service.plan, findings, provider=service.provider)
-        )
+        source.documents.append(PlannedDocument(origin, service.plan, findings))
     if not recording.services and options.command in _ABOUT_SERVICES:
         text = "the program creates no InferenceService"
         source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))

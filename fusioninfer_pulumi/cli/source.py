@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Origin,
+    Rule,
+    Severity,
+    drop_ignored,
+    errors,
+    parse_ignored_rules,
+)
+from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -26,14 +33,12 @@ class PlannedDocument:
         findings: Each with the origin of its document, because a service may consist of
             several.
         loaded: The document, None for a service of a program, or an unreadable file.
-        provider: Name of the Kubernetes provider of a service of a program.
     """
 
     origin: Origin
     plan: ServicePlan | None = None
     findings: tuple[tuple[Origin, Finding], ...] = ()
     loaded: LoadedDocument | None = None
-    provider: str = ""
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -121,11 +126,6 @@ class Source:
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""
-        notes = [
-            (document.origin, note)
-            for document in self.documents
-            for note in check_ignored_rules(document.ignored, (f for _, f in document.findings))
-        ]
         self.documents = [
             replace(
                 document,
@@ -133,7 +133,7 @@ class Source:
             )
             for document in self.documents
         ]
-        self.remarks = [*_without_ignored(self.remarks, rules), *notes]
+        self.remarks = list(_without_ignored(self.remarks, rules))
 
     def add(self, file: str, *findings: Finding) -> None:
         """Adds findings about a file or an option."""
@@ -158,35 +158,18 @@ OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
-Objects = Sequence[Mapping[str, Any]]
-
-
-def _service_of(item: Mapping[str, Any]) -> Any:
-    item_labels = (item.get("metadata") or {}).get("labels")
-    return item_labels.get(labels.SERVICE) if isinstance(item_labels, Mapping) else None
-
-
-def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
-    """Objects of one service: those that a program registered, else those of its plan.
-
-    Services of one name in two clusters have the objects of both.
-    """
+def objects_of(source: Source, document: PlannedDocument) -> list[dict[str, Any]]:
+    """Return the objects of one service: of a program, those that it registered."""
     from fusioninfer_pulumi.plan.service_objects import render
 
-    plan = document.plan
-    assert plan is not None, "the caller has checked it"
-    rendered: list[Mapping[str, Any]] = [] if document.has_errors else list(render(plan))
+    assert document.plan is not None, "the caller has checked it"
+    rendered = [] if document.has_errors else list(render(document.plan))
     if source.objects is None:
         return rendered
-    registered: list[Mapping[str, Any]] = [
-        item for item in source.objects if _service_of(item) == plan.service
-    ]
-    if sum(other.service == plan.service for other in source.plans) == 1:
-        return registered
-    wanted = set(map(_identity, rendered))
-    return [item for item in registered if _identity(item) in wanted]
+    wanted = [_identity(item) for item in rendered]
+    return [item for item in source.objects if _identity(item) in wanted]
 
 
-def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = item["metadata"]
-    return str(item["kind"]), str(metadata.get("namespace")), str(metadata.get("name"))
+def _identity(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = (item["metadata"].get(key) for key in ("namespace", "name"))
+    return item["kind"], *(UNKNOWN if is_output(name) else name for name in names)

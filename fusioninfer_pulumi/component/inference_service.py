@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +31,27 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     live_objects,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
-from fusioninfer_pulumi.component.route_shares import warn_of_removed_targets
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, with_rule
+from fusioninfer_pulumi.findings import (
+    Finding,
+    InvalidServiceError,
+    Severity,
+    drop_ignored,
+    parse_ignored_rules,
+    with_rule,
+)
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.rollout.mixed_pairs import describe_mixed_pairs, read_pair_lws
-from fusioninfer_pulumi.rollout.stack_lws import StackLws
+from fusioninfer_pulumi.rollout.mixed_revisions import (
+    Update,
+    describe_mixed_revisions,
+)
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
-from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -128,10 +135,10 @@ class InferenceService(pulumi.ComponentResource):
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
-            shown = drop_ignored(self.plan.findings, ignored)
-            log_warnings([*shown, *check_ignored_rules(ignored, shown)], self)
+            log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                for line in _describe_mixed_pairs(self.plan, manifests, existing or {}):
+                before = [lws.engine for lws in (existing or {}).values() if lws.engine]
+                for line in describe_mixed_revisions(Update(before, manifests, self.plan)):
                     pulumi.log.warn(line, self)
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
@@ -147,7 +154,6 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
-        warn_of_removed_targets(self, self.plan, services)
         check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
         self.register_outputs(
             {
@@ -158,6 +164,10 @@ class InferenceService(pulumi.ComponentResource):
                 OBSERVED: self._children.observed.apply(asdict),
             }
         )
+
+    def object_names(self, kind: str) -> list[str]:
+        """Return the Kubernetes names of the service's objects of a kind, such as `HTTPRoute`."""
+        return list(self._children.by_name(kind))
 
     def _set_objects(self) -> None:
         children = self._children
@@ -178,7 +188,7 @@ class InferenceService(pulumi.ComponentResource):
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
-        endpoint_plan = find_endpoint(router, plan.namespace)
+        endpoint_plan = find_endpoint(router)
         if endpoint_plan is not None and endpoint_plan.host is not None:
             host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
             return waited.apply(lambda _: host_url)
@@ -252,25 +262,6 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
     errors = findings.errors(problems)
     if errors:
         raise InvalidServiceError(errors, title)
-
-
-def _describe_mixed_pairs(
-    plan: ServicePlan,
-    manifests: Iterable[Mapping[str, Any]],
-    existing: Mapping[str, StackLws],
-) -> Iterator[str]:
-    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before = [lws.pair for lws in existing.values() if lws.pair is not None]
-    after = []
-    for manifest in manifests if before else ():
-        template = (manifest.get("spec") or {}).get("leaderWorkerTemplate")
-        if template is not None:
-            pod, metadata = template.get("leaderTemplate"), manifest["metadata"]
-            containers = (pod or template["workerTemplate"])["spec"]["containers"]
-            pair = read_pair_lws(metadata["name"], metadata["labels"], "", containers)
-            after += [pair] if pair is not None else []
-    prefers_pairs = plan.picker is not None and plan.picker.epp.prefers_pairs
-    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
 
 
 def _planned(

@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pulumi
-
-from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
 from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.stack_state import stack_lws
 from fusioninfer_pulumi.component.status import observed
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]
@@ -80,25 +75,3 @@ def find_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> st
     if not ready:
         return _NO_REPLICA
     return next((f"role {role} has no ready replica" for role, up in ready.items() if not up), None)
-
-
-def warn_of_removed_targets(
-    component: pulumi.Resource, plan: ServicePlan, program: ServicesOfCluster
-) -> None:
-    """Warn of services that this update deletes while the route still gives them requests.
-
-    `program` has the services that the program creates in the component's cluster.
-    """
-    existing = {
-        lws.service for lws in stack_lws() or () if is_known_equal(lws.namespace, plan.namespace)
-    }
-    if not existing.intersection(split_services(plan)):
-        return
-
-    async def check() -> None:
-        # The program has created its services when this runs.
-        for finding in program.check_removed_targets(plan, existing):
-            pulumi.log.warn(f"{finding} [{finding.rule}]".removeprefix("warning: "), component)
-
-    checking: Any = check()
-    pulumi.Output.from_input(checking)

@@ -13,10 +13,9 @@ from fusioninfer_pulumi.component.cluster_access import (
     has_known_cluster,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import has_engine
-from fusioninfer_pulumi.findings import Finding, errors
+from fusioninfer_pulumi.findings import Finding, drop_ignored, errors, parse_ignored_rules
 from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.ignoring import drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

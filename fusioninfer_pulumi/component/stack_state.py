@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.mixed_pairs import PAIR_TYPES, read_pair_lws
+from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
 from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
@@ -172,10 +172,10 @@ def is_taking_over() -> bool:
 def _lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
     lws_labels, name = metadata.get("labels") or {}, str(metadata.get("name") or "")
-    template, pair = _template(resource), None
-    if pulumi.runtime.is_dry_run() and lws_labels.get(labels.COMPONENT_TYPE) in PAIR_TYPES:
-        gang = "" if template is None else template.gang
-        pair = read_pair_lws(name, lws_labels, gang, _containers(resource))
+    engine = None
+    if pulumi.runtime.is_dry_run() and SIGNATURE not in str(value_at(resource, "outputs")):
+        spec = read_value(resource, "outputs", "spec")
+        engine = next(iter(read_engines([{"metadata": metadata, "spec": spec}])), None)
     return StackLws(
         logical,
         name,
@@ -183,11 +183,11 @@ def _lws(logical: str, resource: Any) -> StackLws:
         str(lws_labels.get(labels.SERVICE) or ""),
         layout_of(lws_labels),
         str(lws_labels.get(labels.REVISION) or ""),
-        template,
+        _template(resource),
         read_version(metadata),
         str(lws_labels.get(labels.ROLE_NAME) or ""),
         str(lws_labels.get(labels.PAIR_REVISION) or ""),
-        pair,
+        engine,
     )
 
 
@@ -215,14 +215,6 @@ def _template(resource: Any) -> StackTemplate | None:
         _count(read_value(resource, *template, "size")),
         _count(read_value(resource, "outputs", "spec", "replicas")),
     )
-
-
-def _containers(resource: Any) -> Sequence[Mapping[str, Any]]:
-    if SIGNATURE in str(value_at(resource, "outputs")):
-        return ()
-    template = ("outputs", "spec", "leaderWorkerTemplate")
-    pods = (read_value(resource, *template, f"{pod}Template", "spec") for pod in _PODS)
-    return next((spec["containers"] for spec in pods if spec), ())
 
 
 def read_version(metadata: Mapping[str, Any]) -> Version:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     EppFamily,
@@ -388,6 +389,9 @@ def read_config(text: str) -> Any:
         raise UnreadableError("not YAML: nested too deeply") from None
 
 
+#: Where its container finds its configuration and its certificate.
+CONFIG_FOLDER, CONFIG_KEY = "/config", "config.yaml"
+CERTIFICATE_PATH = "/certificate"
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
@@ -417,31 +421,6 @@ OWNED_FLAGS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class EppFlags:
-    """Options of an endpoint picker's command line.
-
-    Attributes:
-        replicas: Pods of the endpoint picker; several of them elect a leader.
-        metrics_auth: Whether metrics need a token that the API server accepts.
-        secure_serving: Whether it serves TLS to the gateway.
-        engine_metrics: Names of the engines' load metrics, None if unknown.
-        cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
-    """
-
-    pool: str
-    namespace: str
-    config_file: str = "/config/config.yaml"
-    replicas: int = 1
-    verbosity: int = 2
-    metrics_auth: bool = True
-    secure_serving: bool = True
-    cert_path: str | None = None
-    experimental: bool = False
-    tracing: bool = False
-    engine_metrics: LoadMetrics | None = None
-
-
 def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:
     """Return flags for the engines' metrics that a family does not read by default."""
     names = (metrics or VLLM_METRICS)._asdict()
@@ -453,35 +432,45 @@ def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[s
     ]
 
 
-def build_epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
+def build_epp_flags(
+    family: EppFamily,
+    args: EndpointPickerArgs,
+    pool: str,
+    namespace: str,
+    engine_metrics: LoadMetrics | None = None,
+    *,
+    experimental: bool = False,
+    tracing: bool = False,
+) -> list[str]:
     """Return arguments of the endpoint picker's container.
 
     All families accept every flag except those for the engines' metrics. Booleans have the form
     `--flag=value`, which Go's flag packages need. Tracing is on by default and would print spans,
     or send them to localhost; profiling is on by default and would expose internals.
     """
+    asks_token = args.metrics is not MetricsMode.UNAUTHENTICATED
     arguments = [
-        f"--pool-name={wanted.pool}",
-        f"--pool-namespace={wanted.namespace}",
+        f"--pool-name={pool}",
+        f"--pool-namespace={namespace}",
         f"--pool-group={POOL_GROUP}",
-        f"--config-file={wanted.config_file}",
+        f"--config-file={CONFIG_FOLDER}/{CONFIG_KEY}",
         f"--grpc-port={GRPC_PORT}",
         f"--grpc-health-port={HEALTH_PORT}",
         f"--metrics-port={METRICS_PORT}",
-        f"--secure-serving={str(wanted.secure_serving).lower()}",
-        f"--metrics-endpoint-auth={str(wanted.metrics_auth).lower()}",
+        f"--secure-serving={str(args.tls.enabled).lower()}",
+        f"--metrics-endpoint-auth={str(asks_token).lower()}",
         "--enable-pprof=false",
-        f"--tracing={str(wanted.tracing).lower()}",
-        f"--v={wanted.verbosity}",
+        f"--tracing={str(tracing).lower()}",
+        f"--v={args.log_verbosity}",
         "--zap-encoder=json",
     ]
-    if wanted.secure_serving and wanted.cert_path is not None:
-        arguments.append(f"--cert-path={wanted.cert_path}")
+    if args.tls.enabled and args.tls.secret_name:
+        arguments.append(f"--cert-path={CERTIFICATE_PATH}")
     # For every strategy, because the metrics also decide which pods are saturated.
-    arguments += build_metric_flags(family, wanted.engine_metrics)
-    if wanted.experimental:
+    arguments += build_metric_flags(family, engine_metrics)
+    if experimental:
         arguments.append("--allow-experimental-plugins=true")
-    if wanted.replicas > 1:
+    if args.replicas > 1:
         # A single replica needs no leases.
         arguments.append("--ha-enable-leader-election")
     return arguments

@@ -27,19 +27,11 @@ from fusioninfer_pulumi.engines.engine_images import Version, version_text
 from fusioninfer_pulumi.findings import Rule, shown
 from fusioninfer_pulumi.generated import FOLDER
 
-FLAG_UNKNOWN = Rule("flag-unknown")
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
-
-#: Endpoint picker that the router document pins.
-DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
-#: Endpoint picker for flow control, which `DEFAULT_IMAGE` does not support without pods.
-DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
-#: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
-DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 
 class Family(str, enum.Enum):
@@ -105,8 +97,6 @@ class EppFamily:
         limits_waiting: Whether flow control ends a request that waits for 60 s, if nothing else
             is written (llm-d v0.10.0 `flowcontrol/controller/config.go`; 0s there is no limit,
             which is the default of all others).
-        traces_tls: Whether it sends traces by TLS where the endpoint says so; up to v0.9.0 it
-            never does (`tracing/telemetry.go`: `otlptracegrpc.WithInsecure()`).
         sidecar_reads_pool: Whether the sidecar's SSRF protection knows the pods of a v1
             InferencePool; without that it rejects every prefill pod. Up to v0.9.0 it asked for pods
             labelled `matchLabels`, which no label can be (`pkg/sidecar/proxy/allowlist.go`).
@@ -125,7 +115,6 @@ class EppFamily:
     rewrite_api: str | None = None
     flow_control: FlowControl | None = None
     limits_waiting: bool = False
-    traces_tls: bool = False
     sidecar_reads_pool: bool = False
 
     @cached_property
@@ -236,7 +225,6 @@ FAMILIES = {
             family=Family.LLM_D_0_10,
             versions=((0, 10, 0), (0, 10, 0)),
             limits_waiting=True,
-            traces_tls=True,
             sidecar_reads_pool=True,
         ),
     )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import uses_picker_metrics
+from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.service_shape import ServiceShape
@@ -19,15 +20,13 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     read_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
-    DEFAULT_HOLDING_IMAGE,
-    DEFAULT_IMAGE,
-    DEFAULT_PD_IMAGE,
     FAMILIES,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
     explain_unknown_image,
     find_family,
 )
+from fusioninfer_pulumi.engines.editions import edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import mirrored
@@ -45,6 +44,7 @@ class EppIntent:
         rewrites: Whether it rewrites models.
         flow_control: Whether it holds requests while there is no pod that can take them.
         registry: Registry that mirrors default images, None for the projects' own.
+        edition: Edition of the default images, None for the newest.
     """
 
     strategy: Strategy | None
@@ -52,10 +52,14 @@ class EppIntent:
     rewrites: bool = False
     flow_control: bool = False
     registry: str | None = None
+    edition: Edition | None = None
 
 
 def choose_epp_intent(
-    declared: Sequence[RoleArgs], shape: ServiceShape, registry: str | None = None
+    declared: Sequence[RoleArgs],
+    shape: ServiceShape,
+    registry: str | None = None,
+    edition: Edition | None = None,
 ) -> EppIntent:
     """Return the strategy of the router role, by default the one that suits the declared roles.
 
@@ -69,7 +73,8 @@ def choose_epp_intent(
     if args.endpoint_picker_config is not None:
         profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
-        return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
+        holds = FLOW_CONTROL in gates
+        return EppIntent(None, len(profiles) > 1, rewrites, holds, registry, edition)
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     explicit = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
@@ -82,6 +87,7 @@ def choose_epp_intent(
         rewrites,
         flow_control=needed if explicit is None else explicit,
         registry=registry,
+        edition=edition,
     )
 
 
@@ -102,8 +108,9 @@ def choose_epp_image(
     image = args.image
     if image is None:
         llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
-        default = DEFAULT_HOLDING_IMAGE if intent.flow_control else DEFAULT_IMAGE
-        default = DEFAULT_PD_IMAGE if llm_d else default
+        defaults = edition_defaults(intent.edition)
+        default = defaults.holding_picker if intent.flow_control else defaults.picker
+        default = defaults.pd_picker if llm_d else default
         image = mirrored(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:

@@ -94,11 +94,6 @@ def choose_sidecar_family(
     return find_sidecar_image_family(image) or picker
 
 
-def is_unknown(image: Any) -> bool:
-    """Return whether an image may know flags that its family's releases do not."""
-    return is_output(image) or find_sidecar_image_family(image) is None
-
-
 def protocol(names: Sequence[str]) -> str | None:
     """Return the protocol for connectors, the outermost first; None when there is none."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     Word,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, shown, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
@@ -100,18 +100,17 @@ def parse(
     texts = [word.value for word in words]
     if "--" in texts:
         words = words[: texts.index("--")]
-    starts = [index for index, word in enumerate(words) if _is_flag(word.value, options)]
+    starts = [
+        index
+        for index, word in enumerate(words)
+        if word.value.partition("=")[0] in options
+        or (word.value[:1] == "-" and " " not in word.value and not _NO_FLAG.fullmatch(word.value))
+    ]
     bounds = [*starts, len(words)]
     arguments = [
         _read(words[i:j], options, checks_values=checks_values) for i, j in pairwise(bounds)
     ]
     return list(words[: bounds[0]]), arguments
-
-
-def _is_flag(text: str, options: Options) -> bool:
-    if text.partition("=")[0] in options:
-        return True
-    return text.startswith("-") and " " not in text and not _NO_FLAG.fullmatch(text)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -185,8 +184,8 @@ def check_arguments(
         elif option is None and argument.problem is None:
             meant = closest_name(name, table.options(None), cutoff=_SLIP)
             text = f"no release of {engine.title} up to v{table.newest} has an argument {name}"
-            text += f"; did you mean {meant}?" if meant else ""
-            yield (warning if meant else info)(ARGUMENT_UNKNOWN, place, text)
+            if meant is not None:
+                yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {meant}?")
         elif option is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
     if not command.readable or any(_is_open(word.value) for word in words):
@@ -221,34 +220,6 @@ def find_successor(engine: Engine, name: str) -> str | None:
     """Return what replaces a removed argument, None if its last help does not name it."""
     versions = load_argument_table(engine.name).versions(name)
     return versions[-1].deprecated or None if versions else None
-
-
-def check_generated_arguments(command: EngineCommand, original: EngineCommand) -> list[Finding]:
-    """Check generated arguments against the image's release.
-
-    They come from fields; located at the command line as a whole.
-    """
-    engine, release = command.engine, find_known_release(command)
-    if engine is None or release is None:
-        return []
-    table = load_argument_table(engine.name)
-    added, users = (_arguments(side, table.options(release)) for side in (command, original))
-    names = {argument.name for argument in users}
-    problems = []
-    for argument in added:
-        name, first = argument.name, table.first(argument.name)
-        if name in names:
-            continue
-        if argument.option is None and first is not None:
-            message = (
-                f"the fields of the role need {name}, which {engine.title} has from v{first} on; "
-                f"the image has v{release}"
-            )
-            problems.append(error(RELEASE_WITHOUT_FEATURE, (), message))
-        elif argument.problem is not None:
-            message = f"the fields of the role set {name}: {argument.problem}"
-            problems.append(error(ARGUMENT_VALUE_INVALID, (), message))
-    return problems
 
 
 def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:

@@ -16,7 +16,6 @@ from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 _AS_LIST = "; write the command as a list"
-_JOINED = "an argument that held a flag and its value was split, as a shell would have done"
 
 
 class EditError(ValueError):
@@ -80,7 +79,6 @@ def edit(
         for index, word in enumerate(argv.words)
         for part in (split_joined_flags([word]) if isinstance(word, str) else [word])
     ]
-    note = _JOINED if len(words) > len(argv.words) else None
     if model is not None:
         words.insert(start, (model, start < in_command))
     to_command = not to_args and in_command > 0 and all(where for _, where in words)
@@ -94,7 +92,7 @@ def edit(
     if [word for word, _ in edited] == list(argv.words) and in_command == len(argv.command):
         return None
     args = [word for word, where in edited if not where]
-    return ContainerCommand([word for word, where in edited if where], args or None, note)
+    return ContainerCommand([word for word, where in edited if where], args or None)
 
 
 def _replacements(

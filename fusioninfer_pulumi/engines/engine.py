@@ -85,12 +85,10 @@ class ContainerCommand:
     Attributes:
         command: The container's `command`; empty if the image's entrypoint runs.
         args: The container's `args`; None if it has none.
-        note: An additional change, None without one.
     """
 
     command: list[Any]
     args: list[Any] | None
-    note: str | None = None
 
 
 class LoadMetrics(NamedTuple):
@@ -264,13 +262,9 @@ class MultiNode:
         """
         raise NotImplementedError
 
-    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check whether the image has what the launcher needs; located at the launcher."""
+    def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Check whether the image and the arguments suit the launcher."""
         return []
-
-    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Check for flags that cannot, or probably do not, work with the launcher."""
-        raise NotImplementedError
 
 
 class PairState(str, enum.Enum):
@@ -346,6 +340,10 @@ class KvCache:
         """Return what a decode engine does if it cannot load the KV cache of a request."""
         return PairState.UNKNOWN
 
+    def can_reject_pair(self, command: EngineCommand) -> bool:
+        """Return whether a decode engine survives a prefill engine that is not compatible."""
+        return True
+
 
 class Engine:
     """An inference engine: its facts, and how it reads its arguments.
@@ -359,12 +357,9 @@ class Engine:
         default_host: Default of `--host`, None for all addresses.
         port_variables: Variables with port numbers, which Kubernetes sets to an address if a
             Service has a matching name.
-        workers_answer: Whether processes on workers answer probes.
         health_path: Path that answers 200 once the engine serves.
-        probe_paths: Other paths that answer 200 to GET.
         paths_with_api_key: Paths that answer 401 without the API key, if one is set (`--api-key`).
         key_variable: Variable that sets the API key, None without one.
-        grpc_flags: Flags for gRPC instead of HTTP.
         image_serves: Whether its images' entrypoint starts the engine.
         block_size_flag: Flag for the tokens in a block of the KV cache.
         model_flags: Spellings of the model's flag.
@@ -385,7 +380,10 @@ class Engine:
         serve_starts_others: Whether `NAME serve` may start something that takes other arguments.
         model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
             (`cache dtype`), and other settings that prefill and decode should share.
-        rejects_unknown_models: Whether a request for another model gets an error.
+        rejects_unknown_models: Whether a request for another model gets an error, HTTP 404.
+        reasoning_names: Fields of answers with the reasoning, by the first release that has them
+            and no others.
+        api_source: Where these two were read.
         length_flag: Flag for the tokens of the longest sequence.
         keep_alive_variable: Variable with the seconds until it closes an idle connection.
         drain_flag: Flag for the seconds that running requests may take after SIGTERM.
@@ -401,12 +399,9 @@ class Engine:
     default_port: int
     default_host: str | None = None
     port_variables: tuple[str, ...] = ()
-    workers_answer: bool
     health_path: str = "/health"
-    probe_paths: tuple[str, ...]
     paths_with_api_key: re.Pattern[str]
     key_variable: str | None = None
-    grpc_flags: tuple[str, ...]
     image_serves: bool
     block_size_flag: str
     model_flags: tuple[str, ...]
@@ -426,6 +421,8 @@ class Engine:
     events: Mapping[str, Any]
     model_setup_flags: Mapping[str, tuple[str, ...]]
     rejects_unknown_models: bool
+    reasoning_names: Mapping[str, tuple[str, ...]]
+    api_source: str
     length_flag: str
     keep_alive_variable: str
     drain_flag: str | None = None
@@ -598,7 +595,7 @@ class EngineCommand:
         return None if any(not name or "$" in name for name in names) else tuple(names) or None
 
     @property
-    def requestable_names(self) -> tuple[str, ...] | None:
+    def requestable_names(self) -> set[str] | None:
         """The names of the model and its LoRA adapters in requests, None if unknown.
 
         An adapter is NAME=PATH, or JSON with a name.
@@ -607,7 +604,7 @@ class EngineCommand:
         if served is None or self.engine is None or self.has(CONFIG_FLAG):
             return None
         adapters = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
-        return (*served, *map(_adapter_name, adapters))
+        return {*served, *map(_adapter_name, adapters)}
 
     @property
     def drain_seconds(self) -> int:

@@ -2,7 +2,8 @@
 
 vLLM: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector, read in the source
 distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0. SGLang: `disaggregation/common/conn.py` of
-0.5.3 to 0.5.23. Measured with vLLM 0.31.0 and 0.32.0 (`e2e/serve/test_prefill_decode.py`).
+0.5.3 to 0.5.23. Measured with vLLM 0.17.0, 0.31.0 and 0.32.0 (the last two in
+`e2e/serve/test_prefill_decode.py`).
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ _CLIENTS = {
     PairState.DEGRADED: "decode computes these prompts itself",
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
+_EXITS = "the decode engine exits, and all requests on it fail"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
@@ -143,5 +145,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = engine.kv_cache.load_failure(decode)
-    source = engine.kv_cache.handshake_source if state in _CLIENTS else ""
-    return PairCompatibility(state, tuple(differences), _CLIENTS.get(state, ""), source)
+    if state not in _CLIENTS:
+        return PairCompatibility(state, tuple(differences))
+    clients = _CLIENTS[state] if engine.kv_cache.can_reject_pair(decode) else _EXITS
+    return PairCompatibility(state, tuple(differences), clients, engine.kv_cache.handshake_source)

@@ -13,7 +13,7 @@ script.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import (
@@ -24,12 +24,8 @@ from fusioninfer_pulumi.engines.command_editing import (
     missing,
     read_engine_script,
 )
-from fusioninfer_pulumi.engines.command_flags import integer, split_joined_flags
+from fusioninfer_pulumi.engines.command_flags import split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
-from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.rules.common import PARALLELISM_NOT_DIVISIBLE, STATED_TWICE
-
-LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 
 #: Port of ray's head.
 RAY_PORT = 6379
@@ -172,22 +168,3 @@ def _move_model_to_front(arguments: list[str]) -> list[str]:
         else:
             rest.append(argument)
     return arguments if model is None else [model, *rest]
-
-
-def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
-    """Check the number of nodes, and whether they divide the ranks evenly.
-
-    All engines assert the latter, on the product of the sizes.
-    """
-    node_count = integer(command.value(*NODES))
-    if node_count is not None and node_count != nodes:
-        message = f"--nnodes {node_count}, but a replica has {nodes} nodes: leave it out"
-        yield error(STATED_TWICE, (NODES[0],), message)
-    parallelism, engine = command.parallelism, command.engine
-    if engine is not None and parallelism is not None and parallelism.devices() % nodes:
-        yield error(
-            PARALLELISM_NOT_DIVISIBLE,
-            (NODES[0],),
-            f"{parallelism.describe(engine.size_flags)} cannot be divided evenly among {nodes} "
-            "nodes, which multiprocessing needs",
-        )

@@ -111,26 +111,15 @@ ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def check_size_arguments(
-    command: EngineCommand, wanted: Mapping[str, Argument], *, expert: bool | None
+    command: EngineCommand, wanted: Mapping[str, Argument]
 ) -> Iterator[Finding]:
-    """Check for arguments that contradict the fields of `parallelism`.
-
-    The switch for experts must not be there when `expert` is False.
-    """
-    texts = {}
+    """Check for arguments that contradict the fields of `parallelism`."""
     for name, argument in wanted.items():
         flag, value = argument.names[0], command.value(*argument.names)
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
             text = f"{flag} {value or 'without a value'}"
-            texts[flag] = f"{text} conflicts with parallelism.{name} ({argument.values[0]})"
-    engine, off = command.engine, "--no-enable-expert-parallel"
-    if expert is False and engine is not None and engine.spreads_experts(command):
-        flag = engine.expert_flags[0]
-        texts[flag] = f"{flag} conflicts with parallelism.expert (false)"
-    if expert and command.has(off):
-        texts[off] = f"{off} conflicts with parallelism.expert (true)"
-    for flag, text in texts.items():
-        yield error(STATED_TWICE, (flag,), f"{text}; remove one")
+            text += f" conflicts with parallelism.{name} ({argument.values[0]})"
+            yield error(STATED_TWICE, (flag,), f"{text}; remove one")
 
 
 def check_accelerators(

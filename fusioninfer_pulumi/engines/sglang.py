@@ -28,12 +28,8 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
-from fusioninfer_pulumi.engines.launchers import check_nodes
-from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.rules.common import STATED_TWICE
-
-OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
-OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -78,20 +74,6 @@ class SglangNodes(MultiNode):
                 in_script=f'"${{{leader}}}:{_INIT_PORT}"',
             ),
         ]
-
-    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        if launcher is not Launcher.MULTIPROCESSING:
-            return []
-        problems = list(check_nodes(command, nodes))
-        parallelism = command.parallelism
-        # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
-        if parallelism is not None and parallelism.data > 1:
-            message = (
-                f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
-                f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
-            )
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
-        return problems
 
 
 class SglangKvCache(KvCache):
@@ -155,10 +137,10 @@ class SglangKvCache(KvCache):
                 "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
                 "--hicache-size yourself"
             )
-            problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
         elif of_rank < 1:
             message = "must be at least 1G for each rank"
-            problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
+            problems.append(error(OUT_OF_RANGE, ("cpu",), message))
         return Offload(
             tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
         )
@@ -191,17 +173,8 @@ class Sglang(Engine):
     data_launcher = Launcher.MULTIPROCESSING
     default_port = 30000  # `ServerArgs.port`
     default_host = "127.0.0.1"  # `ServerArgs.host`
-    # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
-    workers_answer = True
-    # `entrypoints/http_server.py`.
-    probe_paths = (
-        "/", "/ping", "/health_generate", "/metrics", "/v1/models", "/get_model_info",
-        "/model_info", "/get_server_info", "/server_info", "/get_load", "/v1/loads", "/docs",
-        "/openapi.json",
-    )  # fmt: skip
     # srt/utils: add_api_key_middleware
     paths_with_api_key = re.compile(r"/(?!health|metrics)")
-    grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"
     model_flags = ("--model-path", "--model")
@@ -236,6 +209,8 @@ class Sglang(Engine):
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
     rejects_unknown_models = False
+    reasoning_names: Mapping[str, tuple[str, ...]] = {"0.5.3": ("reasoning_content",)}
+    api_source = "SGLang 0.5.3 to 0.5.23, openai/protocol.py"
     # As its guide to production metrics says.
     metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
     metrics_flag = (

@@ -53,20 +53,23 @@ NIXL_ROLES: Version = (0, 23, 0)
 
 
 #: The handshake of NIXL: from which release on, which settings prefill and decode must share in
-#: addition to the rows before, and the decode engine's default if they differ. Read in the source
-#: distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0 (`nixl_connector.py`,
-#: `compute_nixl_compatibility_hash`, `config/kv_transfer.py`). From 0.13.0 on a hash is compared,
-#: in another message than before; it contains the release, so only engines of one release are
-#: compatible. `kv_load_failure_policy` replaces the default from 0.13.0 on. Measured: decode 0.32.0
-#: rejects prefill 0.31.0 (HTTP 500), and with the policy `recompute` it answers all requests.
-_HANDSHAKES: tuple[tuple[Version, tuple[str, ...], PairState], ...] = (
-    ((0, 11, 0), ("dtype", "cache dtype"), PairState.UNKNOWN),
-    ((0, 11, 2), (), PairState.DEGRADED),
-    ((0, 13, 0), ("release", "model", "attention backend"), PairState.DEGRADED),
-    ((0, 17, 0), (), PairState.BROKEN),
-    ((0, 18, 0), ("hybrid cache",), PairState.BROKEN),
-    ((0, 28, 0), ("speculation",), PairState.BROKEN),
+#: addition to the rows before. Read in the source distributions of 0.11.0 to 0.14.0 and 0.16.0 to
+#: 0.33.0 (`nixl_connector.py`, `compute_nixl_compatibility_hash`). From 0.13.0 on a hash is
+#: compared, in another message than before; it contains the release, so only engines of one release
+#: are compatible.
+_HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
+    ((0, 11, 0), ("dtype", "cache dtype")),
+    ((0, 13, 0), ("release", "model", "attention backend")),
+    ((0, 18, 0), ("hybrid cache",)),
+    ((0, 28, 0), ("speculation",)),
 )
+#: First release that reports failed handshakes to the scheduler, and first one whose decode engine
+#: survives that: the ones between exit with a KeyError in `NixlConnectorWorker.get_finished`,
+#: whatever the policy is (vllm#40364).
+_REPORTS_FAILURES: Version = (0, 11, 2)
+_SURVIVES_FAILURES: Version = (0, 22, 0)
+#: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
+_FAILS_BY_DEFAULT: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
@@ -84,7 +87,7 @@ class VllmKvCache(KvCache):
 
     handshake_source = (
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
-        "measured with 0.31.0 and 0.32.0"
+        "measured with 0.17.0, 0.31.0 and 0.32.0"
     )
     recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
@@ -145,11 +148,17 @@ class VllmKvCache(KvCache):
         return f"{large} is no multiple of {small}" if large % small else None
 
     def load_failure(self, command: EngineCommand) -> PairState:
-        settings, version = transfer_config(command), _version(command)
+        version = _version(command)
+        if version is None or version < _REPORTS_FAILURES:
+            return PairState.UNKNOWN
+        settings = transfer_config(command)
         policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
-        if policy is not None and "release" in _compared_settings(version):
-            return PairState.DEGRADED if policy == _RECOMPUTE else PairState.BROKEN
-        return _default_load_failure(version)
+        recomputes = policy == _RECOMPUTE and self.can_reject_pair(command)
+        return PairState.DEGRADED if recomputes else PairState.BROKEN
+
+    def can_reject_pair(self, command: EngineCommand) -> bool:
+        version = _version(command)
+        return version is not None and version >= _SURVIVES_FAILURES
 
     def transfer(
         self,
@@ -174,7 +183,7 @@ class VllmKvCache(KvCache):
             both = {"connectors": [settings, _offloading_settings(offloading)]}
             settings = _connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_together(name, version))
-        if not prefills and _default_load_failure(version) is PairState.BROKEN:
+        if not prefills and version is not None and version >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
@@ -259,15 +268,10 @@ def _version(command: EngineCommand) -> Version | None:
 def _compared_settings(version: Version | None) -> list[str]:
     return [
         key
-        for since, keys, _ in _HANDSHAKES
+        for since, keys in _HANDSHAKES
         if version is not None and version >= since
         for key in keys
     ]
-
-
-def _default_load_failure(version: Version | None) -> PairState:
-    states = [state for since, _, state in _HANDSHAKES if (version or ()) >= since]
-    return states[-1] if states else PairState.UNKNOWN
 
 
 def _offloading_settings(wanted: Offloading) -> dict[str, Any]:

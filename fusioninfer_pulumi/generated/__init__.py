@@ -7,6 +7,7 @@
 | `stubs/` | `make regenerate` | the modules of `api` |
 | `pulumi-package.json` | `make regenerate` | the models in `api`, the components |
 | `vllm_arguments.jsonl`, `sglang_arguments.jsonl` | `tools/engine_arguments.py` | the engines |
+| `engine_metrics.json` | `tools/engine_metrics.py` | the wheels of each release |
 | `dashboards/` | `tools/dashboards.py` | Grafana's typed builders |
 | `kubernetes/` | `make schemas` | the Go modules that `e2e/tools` pins |
 """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         WhenUnsatisfiable,
     )
     from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-    from fusioninfer_pulumi.api.engine import EngineArgs, EngineName, ParallelismArgs
+    from fusioninfer_pulumi.api.engine import Edition, EngineArgs, EngineName, ParallelismArgs
     from fusioninfer_pulumi.api.inventory import (
         DeviceArgs,
         DeviceRequirementArgs,
@@ -562,6 +562,11 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     engine: EngineArgs | EngineArgsDict | None
     """The engine of roles whose container the library generates: roles without a template, or whose
     template has no image. Default: vLLM, in the release that `plan` prints."""
+
+    edition: Edition | Literal["2026.11"] | None
+    """Edition of the library's defaults, which the service keeps when the library is upgraded:
+    release and arguments of generated engines, images of the endpoint picker and the sidecar.
+    Default: the newest, `2026.11`."""
 
     image_registry: str | None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
@@ -1660,6 +1665,11 @@ class ModelServiceDict(TypedDict, total=False):
     prefill and decode pods. Object names then contain the group's index, even if there is only one
     group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
     those of the service."""
+
+    edition: Edition | Literal["2026.11"] | None
+    """Edition of the library's defaults, which the service keeps when the library is upgraded:
+    release and arguments of generated engines, images of the endpoint picker and the sidecar.
+    Default: the newest, `2026.11`."""
 
     image_registry: str | None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the

@@ -27,6 +27,15 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
+def at(value: Any, *keys: str) -> Any:
+    """Return a nested value, None where the way there does not exist."""
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
 def metadata(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
@@ -21,8 +21,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """One text.
 
     Attributes:
@@ -36,8 +35,7 @@ class Text:
     folder: str | None = None
 
 
-@dataclass(frozen=True)
-class ParsedText:
+class ParsedText(NamedTuple):
     """The documents of a text.
 
     Attributes:

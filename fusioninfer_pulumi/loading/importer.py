@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.extras import plugins
 from fusioninfer_pulumi.findings import Finding, Origin
@@ -19,8 +19,7 @@ GROUP = "fusioninfer.importers"
 ObjectKey = tuple[Any, Any, Any, Any]
 
 
-@dataclass(frozen=True)
-class ConvertedService:
+class ConvertedService(NamedTuple):
     """A service that was converted from documents of another system.
 
     Attributes:
@@ -34,8 +33,7 @@ class ConvertedService:
     origins: Origins
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(NamedTuple):
     """The services of a set of documents.
 
     Attributes:
@@ -47,8 +45,7 @@ class Conversion:
     findings: tuple[tuple[Origin, Finding], ...]
 
 
-@dataclass(frozen=True)
-class Importer:
+class Importer(NamedTuple):
     """A system whose manifests are converted.
 
     Attributes:
@@ -65,9 +62,9 @@ class Importer:
     name: str
     module: str
     services: Mapping[str, tuple[str, ...]]
-    companions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
+    companions: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    platform: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:

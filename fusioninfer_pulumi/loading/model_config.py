@@ -17,7 +17,7 @@ MODEL_CONFIG_UNREADABLE = Rule("model-config-unreadable")
 _MOST_BYTES = 4 * 2**20
 
 
-class ModelConfigError(ValueError):
+class ModelConfigError(Exception):
     """The file is not a model config; the message has the reason."""
 
 
@@ -61,9 +61,7 @@ def _content(name: str, folder: Path | None) -> bytes:
     except (OSError, RuntimeError) as problem:  # RuntimeError: a link that leads to itself
         reason = getattr(problem, "strerror", None) or problem
         raise ModelConfigError(f"{name} cannot be read: {reason}") from None
-    except ValueError as problem:
-        if isinstance(problem, ModelConfigError):
-            raise
+    except ValueError:
         raise ModelConfigError(f"{name!r} is not a path") from None
     if len(content) > _MOST_BYTES:
         raise ModelConfigError(f"{name} is larger than {_MOST_BYTES // 2**20} MiB")

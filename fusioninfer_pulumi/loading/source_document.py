@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Finding, Location, Origin
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -52,8 +52,7 @@ class SourceDocument:
         yield from _leaves(self.at(), self.raw)
 
 
-@dataclass(frozen=True)
-class SourceField:
+class SourceField(NamedTuple):
     """A field of a document: `document.at("spec") / "roles" / 0`.
 
     Attributes:
@@ -102,8 +101,7 @@ def _leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
         yield at
 
 
-@dataclass(frozen=True)
-class FieldOrigin:
+class FieldOrigin(NamedTuple):
     """Where a field of the service comes from.
 
     Attributes:
@@ -115,8 +113,7 @@ class FieldOrigin:
     copied: bool
 
 
-@dataclass(frozen=True)
-class Origins:
+class Origins(NamedTuple):
     """Where the fields of one service come from.
 
     Attributes:

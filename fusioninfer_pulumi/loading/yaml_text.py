@@ -15,8 +15,6 @@ from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH
 
 INVALID_YAML = Rule("invalid-yaml")
 
-UNRENDERED_TEMPLATE = Rule("unrendered-template")
-
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
@@ -25,10 +23,6 @@ MAX_VALUES = 500_000
 TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-#: Lines around a parser's error that are searched for a template: parsers notice it late.
-_AROUND = 1
 
 
 class UnreadableError(ValueError):
@@ -43,21 +37,6 @@ class UnreadableError(ValueError):
         super().__init__(message)
         self.rule = rule
         self.line = line
-
-    def explained(self, text: str) -> UnreadableError:
-        """The error, with its cause where the text shows a template of Helm or another tool."""
-        if self.line is None:
-            return self
-        lines = text.split("\n")
-        number = min(self.line, len(lines))
-        for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
-            if re.search(r"\{\{.*\}\}", lines[near - 1]):
-                message = (
-                    f"{self}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
-                    "example): render it first"
-                )
-                return UnreadableError(UNRENDERED_TEMPLATE, message, near)
-        return self
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
@@ -114,13 +93,6 @@ def documents(text: str) -> Iterator[Any]:
     """
     if len(text) > MAX_BYTES:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
-    try:
-        yield from _documents(text)
-    except UnreadableError as problem:
-        raise problem.explained(text) from None
-
-
-def _documents(text: str) -> Iterator[Any]:
     loader = None
     try:
         text = _joined_surrogates(text)
@@ -136,8 +108,6 @@ def _documents(text: str) -> Iterator[Any]:
         raise _invalid(problem) from None
     except RecursionError:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
-    except UnicodeEncodeError:
-        raise UnreadableError(INVALID_YAML, "not YAML: contains half of a surrogate pair") from None
     except LookupError:
         # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
         raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None

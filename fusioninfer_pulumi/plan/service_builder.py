@@ -49,7 +49,8 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     )
     args = add_pod_metadata(add_model_size(args))
     shape = service_shape(args)
-    intent = choose_epp_intent(args.roles, shape, args.image_registry) if shape.router else None
+    defaults = args.image_registry, args.edition
+    intent = choose_epp_intent(args.roles, shape, *defaults) if shape.router else None
     built, findings = build_pods(contexts(meta, args, shape, intent))
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)

@@ -9,8 +9,9 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
-from fusioninfer_pulumi.endpoint_pickers.picker_families import DEFAULT_PD_IMAGE, find_family
+from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
+from fusioninfer_pulumi.engines.editions import edition_defaults
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, serving_port
 from fusioninfer_pulumi.engines.handshake import pair_revision
 from fusioninfer_pulumi.engines.launchers import choose_launcher
@@ -162,9 +163,10 @@ def _pairing(
     assert shape.router is not None, "only a router role has an intent"
     picker = shape.router.endpoint_picker or EndpointPickerArgs()
     _, family, _ = choose_epp_image((), picker, intent)
+    defaults = edition_defaults(intent.edition)
     if family is None:
         # The router's plan rejects the image; the pods are built for the default endpoint picker.
-        family = find_family(DEFAULT_PD_IMAGE)
+        family = find_family(defaults.pd_picker)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None
@@ -179,4 +181,5 @@ def _pairing(
         port=serving_port(leader.container, leader.command, role.port),
         prefill_https=any(pods.command.serves_https for _, pods in prefillers),
         registry=intent.registry,
+        sidecar=defaults.sidecar,
     )

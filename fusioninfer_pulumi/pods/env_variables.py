@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import TracingArgs
@@ -86,4 +85,4 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             return pods, problems
         # A worker may run nothing but ray.
         pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
-    return replace(pods, traced=True), []
+    return pods, []

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import serving_port
 from fusioninfer_pulumi.engines.launchers import RAY_PORT
-from fusioninfer_pulumi.findings import Finding, Rule, error, info
+from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
 from fusioninfer_pulumi.pods.kv_cache_offloading import offloading_of
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar, plan_sidecar
@@ -34,7 +34,6 @@ from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     FIELD_REQUIRED,
-    PODS_DERIVED,
     STATED_TWICE,
     TAKEN_BY_TEMPLATE,
 )
@@ -233,12 +232,10 @@ def _edited(
         message = f"{flags} cannot be set in it: {problem}"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
-    note = edited.note if edited is not None else None
-    findings = [info(PODS_DERIVED, leader.command_path, note)] if note else []
     if worker is not None:
         # One with a command of its own may well run nothing but ray.
         pods = pods.put(worker.with_arguments(worker_arguments, "")[0])
-    return pods, findings
+    return pods, []
 
 
 def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:

@@ -72,7 +72,7 @@ def _completed(
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
     wanted = command.engine.size_arguments(sizes)
-    refused = check_size_arguments(command, wanted, expert=sizes.expert)
+    refused = check_size_arguments(command, wanted)
     problems = [finding.at(*pod.command_path) for finding in refused]
     if problems:
         return pod, problems

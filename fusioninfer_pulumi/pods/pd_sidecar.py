@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
-from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily, find_sidecar_image_family
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,
     USER,
@@ -119,8 +119,10 @@ def plan_sidecar(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
+    is_default = find_sidecar_image_family(pairing.sidecar) is family
+    image = pairing.sidecar if is_default else str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or mirrored(str(family.sidecar_image), pairing.registry),
+        image=args.image or mirrored(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
         https=secure,

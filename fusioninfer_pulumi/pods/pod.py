@@ -63,12 +63,14 @@ class Pairing:
         family: Family of the endpoint picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
         registry: Registry that mirrors the sidecar's default image, None for its own.
+        sidecar: The sidecar's default image, for sidecars of its family.
     """
 
     family: EppFamily
     port: int
     prefill_https: bool
     registry: str | None = None
+    sidecar: str = ""
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,6 @@ class RolePods:
             until `read_engine`.
         port: Port on which the pods serve; 0 until `read_engine`.
         kv: The KV cache transfer, None without one.
-        traced: Whether the engine sends traces.
         offload: Arguments and volumes of KV cache offloading, None without it.
         revision: Hash of the finished templates. Neither the service's metadata nor a replica
             count changes it. Outputs, whose values are not known yet, count as placeholders.
@@ -311,7 +312,6 @@ class RolePods:
     engine_command: EngineCommand | None = None
     port: int = 0
     kv: KvTransferPlan | None = None
-    traced: bool = False
     offload: Offload | None = None
     revision: str = ""
     pair_revision: str = ""

@@ -42,7 +42,9 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        pods = pods.put(_with_metadata(built, user_labels, {**_annotations(pod), **annotations}))
+        user_annotations = _annotations(pod)
+        added = {key: annotations[key] for key in annotations if key not in user_annotations}
+        pods = pods.put(_with_metadata(built, user_labels, {**user_annotations, **added}))
     return pods, []
 
 
@@ -94,7 +96,8 @@ def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
     """Return the service with pod labels and annotations in its templates.
 
-    A role's value of a key wins over the service's, and a template's over both.
+    A role's value of a key wins over the service's, and a template's over both. The endpoint
+    picker keeps its own `app`, by which its Deployment selects its pods.
     """
 
     def labelled(role: RoleArgs) -> RoleArgs:
@@ -105,6 +108,7 @@ def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
         if not any(more.values()):
             return role
         if role.component_type is ComponentType.ROUTER:
+            more["labels"].pop(labels.APP, None)
             picker = role.endpoint_picker or EndpointPickerArgs()
             template = _with_more_metadata(picker.template or {}, more)
             changed = picker.model_copy(update={"template": template})

@@ -24,12 +24,12 @@ from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import canonical, integer
+from fusioninfer_pulumi.engines.editions import edition_defaults
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
     CATALOGUE_ENGINE,
     KEEP_ALIVE_SECONDS,
-    PRESETS,
     EnginePreset,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
@@ -187,7 +187,8 @@ class _RoleExpander:
     def __post_init__(self) -> None:
         engine_args = self.user_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[engine_args.name.value]
-        self.preset: EnginePreset = PRESETS[engine_args.name.value]
+        presets = edition_defaults(self.args.edition).presets
+        self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
         default = engine_args.version is None
         self.role_engine = RoleEngine(self.user_role.name, self.engine.title, self.release, default)

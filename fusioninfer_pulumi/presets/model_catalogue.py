@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
-from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.findings import closest_name
+from fusioninfer_pulumi.kube import quantity
 
 _FILE = Path(__file__).with_name("models.json")
 
@@ -182,6 +184,12 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     package = _package()
     size: int | None = package.model_bytes(model) if package is not None else None
     return size
+
+
+def weights_size(model: ModelArgs) -> Decimal | None:
+    """Return bytes of a model's weights: those that the user gives, else those that are known."""
+    size = model.size or model_bytes(model, hub_name(model.uri) or "")
+    return None if size is None else quantity.parse(size)
 
 
 def is_known_model(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.engine import EngineArgs
@@ -88,7 +89,7 @@ def model_service(
     ]
     if router is not None or prefill_replicas:
         named = {"name": "router", "component_type": ComponentType.ROUTER}
-        roles.insert(0, router if isinstance(router, RoleArgs) else {**named, **(router or {})})
+        roles.insert(0, {**named, **router} if isinstance(router, Mapping) else router or named)
     if isinstance(model, str):
         model = {"uri": model if "://" in model else f"hf://{model}"}
     if engine is not None:

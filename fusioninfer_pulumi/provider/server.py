@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import pulumi
 import pulumi.provider
@@ -31,6 +31,7 @@ from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import validate_mapping
+from fusioninfer_pulumi.plan.service_json import service_json
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -40,11 +41,34 @@ if TYPE_CHECKING:
 PACKAGED = "pulumi-package.json"
 #: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
-#: Outputs of the components in other languages.
+#: Outputs of the components that are attributes in Python, too.
 OUTPUTS: Mapping[type, tuple[str, ...]] = {
     InferenceService: ("name", "namespace", "endpoint", "status"),
     ServingPrerequisites: ("checked", "releases"),
 }
+
+
+class ServiceOutputs(TypedDict):
+    """Outputs of `InferenceService` in place of attributes with objects, which Python has."""
+
+    plan: dict[str, Any]
+    """The plan as `fusioninfer-pulumi plan --output json` prints it, without capacity, objects
+    and findings."""
+
+    leaderWorkerSets: list[str]
+    """Names of the LeaderWorkerSets: one for each replica, or for each role."""
+
+    podGroups: list[str]
+    """Names of the PodGroups: the gang's, or one for each serving group."""
+
+    inferencePool: str
+    """Name of the InferencePool, empty without an endpoint picker."""
+
+    httpRoute: str
+    """Name of the HTTPRoute, empty without a route."""
+
+    gateway: str
+    """Name of the Gateway that belongs to the service, empty where the route attaches to others."""
 
 
 def read_package_schema() -> str:
@@ -79,6 +103,8 @@ class Provider(pulumi.provider.Provider):
         except InvalidServiceError as problem:
             raise build_property_errors(name, problem.findings) from None
         state = {key: _explained(getattr(made, key), name) for key in OUTPUTS[type(made)]}
+        if isinstance(made, InferenceService):
+            state |= service_outputs(made)
         return pulumi.provider.ConstructResult(made.urn, state)
 
 
@@ -120,6 +146,22 @@ def construct_component(
     given = {names[key]: value for key, value in inputs.items() if value is not None}
     args = ServingPrerequisitesArgs(services=_services(services), **given)
     return ServingPrerequisites(name, args, options)
+
+
+def service_outputs(service: InferenceService) -> ServiceOutputs:
+    """Return the plan of a service and the names of its objects."""
+
+    def name_of(kind: str) -> str:
+        return next(iter(service.object_names(kind)), "")
+
+    return {
+        "plan": service_json(service.plan),
+        "leaderWorkerSets": service.object_names("LeaderWorkerSet"),
+        "podGroups": service.object_names("PodGroup"),
+        "inferencePool": name_of("InferencePool"),
+        "httpRoute": name_of("HTTPRoute"),
+        "gateway": name_of("Gateway"),
+    }
 
 
 def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:

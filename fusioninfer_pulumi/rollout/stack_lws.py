@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.mixed_pairs import PairLws
+from fusioninfer_pulumi.rollout.mixed_revisions import EngineLws
 from fusioninfer_pulumi.rollout.state_machine import Version
 
 
@@ -37,7 +37,7 @@ class StackLws:
         version: Its uid and generation, which change with its spec.
         role: Name of its role, empty where its labels show none.
         pair_revision: What its pods' handshake compares, empty where its labels do not show it.
-        pair: Its engine, for previews of prefill and decode; None if it has secrets.
+        engine: Its engine, for previews; None if it has secrets.
     """
 
     logical: str
@@ -50,7 +50,7 @@ class StackLws:
     version: Version = ("", 0)
     role: str = ""
     pair_revision: str = ""
-    pair: PairLws | None = None
+    engine: EngineLws | None = None
 
     @property
     def component(self) -> str:

@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -117,16 +116,6 @@ class Timeline:
     def peak(self) -> int:
         """Most accelerators in use at any time."""
         return max(row.accelerators for row in self.rows)
-
-    @property
-    def extra_hours(self) -> float:
-        """Hours of accelerators beyond those before and after the update, at most."""
-        usual = max(self.before.accelerators, self.after.accelerators)
-        extra = (
-            max(0, row.accelerators - usual) * (end.seconds - row.seconds)
-            for row, end in pairwise((*self.batches, self.after))
-        )
-        return sum(extra) / _HOUR
 
 
 def timeline(

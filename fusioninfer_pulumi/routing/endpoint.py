@@ -1,26 +1,15 @@
-"""Listeners of Gateways that allow the route, and the URL at which clients reach the service."""
+"""The URL at which clients reach the service."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.routing.service_gateway import GROUP
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-def select_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
-    """Return the known listeners that a reference to a Gateway selects."""
-    return [
-        listener
-        for listener in parent.listeners or ()
-        if parent.section in (None, listener["name"]) and parent.port in (None, listener["port"])
-    ]
 
 
 def hosts_overlap(one: Any, other: Any) -> bool:
@@ -33,31 +22,6 @@ def hosts_overlap(one: Any, other: Any) -> bool:
             other.startswith("*.") and suffix.endswith(other[1:])
         )
     return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
-
-
-def refusal(
-    parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
-) -> str | None:
-    """Return why a listener does not allow the route, None if it does."""
-    if listener["protocol"] not in ("HTTP", "HTTPS"):
-        return f"protocol {listener['protocol']} does not accept HTTPRoutes"
-    allowed = listener.get("allowedRoutes") or {}
-    kinds = allowed.get("kinds")
-    if kinds and not any(
-        kind.get("kind") == "HTTPRoute" and kind.get("group", GROUP) == GROUP for kind in kinds
-    ):
-        return "allowedRoutes.kinds does not include HTTPRoute"
-    source = (allowed.get("namespaces") or {}).get("from", "Same")
-    known = not is_output(parent.namespace) and not is_output(namespace)
-    if source == "Same" and known and parent.namespace != namespace:
-        return (
-            f"it only accepts routes of its own namespace {parent.namespace}, and the route is in "
-            f"{namespace} (allowedRoutes.namespaces.from)"
-        )
-    host = listener.get("hostname")
-    if host and hostnames and not any(hosts_overlap(host, hostname) for hostname in hostnames):
-        return f"its hostname {host} does not match any hostname of the route"
-    return None
 
 
 @dataclass(frozen=True)
@@ -83,7 +47,7 @@ class Endpoint:
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
-def find_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
+def find_endpoint(router: Routing) -> Endpoint | None:
     """Return the endpoint of a service, preferring listeners that terminate TLS.
 
     Its host is the route's first host name without a wildcard, else that of a listener, else the
@@ -91,12 +55,19 @@ def find_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
     """
     if router.route is None:
         return None
-    hostnames = [host for host in router.route.hostnames or () if not _is_wildcard(host)]
+    hosts = router.route.hostnames or ()
+    hostnames = [host for host in hosts if not _is_wildcard(host)]
     reached = [
         (listener, parent)
         for parent in router.parents
-        for listener in select_listeners(parent)
-        if refusal(parent, listener, namespace, router.route.hostnames or ()) is None
+        for listener in parent.listeners or ()
+        if listener["protocol"] in ("HTTP", "HTTPS")
+        and parent.section in (None, listener["name"])
+        and parent.port in (None, listener["port"])
+        and (
+            not (hosts and listener.get("hostname"))
+            or any(hosts_overlap(listener["hostname"], host) for host in hosts)
+        )
     ]
     reached.sort(key=lambda reachable: reachable[0]["protocol"] != "HTTPS")
     for host in hostnames:

@@ -11,10 +11,12 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
+    CERTIFICATE_PATH,
+    CONFIG_FOLDER,
+    CONFIG_KEY,
     GRPC_PORT,
     HEALTH_PORT,
     METRICS_PORT,
-    EppFlags,
     EppRequest,
     build_epp_config,
     build_epp_flags,
@@ -47,11 +49,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.pods.env_variables import tracing_env
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: Where the container finds its certificate.
-CERTIFICATE_PATH = "/certificate"
 #: Volumes of its pod.
 CONFIG_VOLUME, CERTIFICATE_VOLUME = "plugins-config-volume", "certificate"
-CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
@@ -176,17 +175,14 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
-    flags = EppFlags(
-        pool=object_names.inference_pool(service),
-        namespace=OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
-        replicas=epp_args.replicas,
-        verbosity=epp_args.log_verbosity,
-        metrics_auth=epp_args.metrics is not MetricsMode.UNAUTHENTICATED,
-        secure_serving=epp_args.tls.enabled,
-        cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
+    flags = build_epp_flags(
+        family,
+        epp_args,
+        object_names.inference_pool(service),
+        OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
+        metrics,
         experimental=affinity is not None,
         tracing=tracing is not None,
-        engine_metrics=metrics,
     )
     plan = EppPlan(
         name=name,
@@ -195,7 +191,7 @@ def plan_epp(
         family=family,
         request=request,
         config=config,
-        arguments=(*build_epp_flags(family, flags), *(epp_args.args or ())),
+        arguments=(*flags, *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
         env=() if tracing is None else tracing_env(tracing, name),
@@ -260,7 +256,7 @@ def _container(epp: EppPlan) -> Manifest:
     ]
     if epp.args.metrics is not MetricsMode.OFF:
         ports.append({"name": "metrics", "containerPort": METRICS_PORT})
-    mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
+    mounts = [{"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True}]
     if epp.args.tls.secret_name is not None:
         mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
     pause = {"preStop": {"sleep": {"seconds": _PAUSE_SECONDS}}}

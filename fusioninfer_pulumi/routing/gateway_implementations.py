@@ -1,4 +1,4 @@
-"""Facts about the gateway implementations that support InferencePools, one row for each.
+"""The Gateway of a service, and facts about the implementations that support InferencePools.
 
 The name of a GatewayClass does not identify its implementation, so users name it.
 """
@@ -10,19 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.route import GatewayArgs
+from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
-
-
-class EppTls(str, enum.Enum):
-    """TLS between a gateway and the endpoint picker. No gateway verifies the certificate."""
-
-    ALWAYS = "always"  #: TLS, not configurable
-    BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
-    BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
-    UNKNOWN = "unknown"
 
 
 class SeveralPools(enum.Enum):
@@ -128,7 +122,6 @@ class Implementation:
 
     Attributes:
         gateway_class: The GatewayClass that it is usually installed with.
-        picker_tls: How it speaks to the endpoint picker.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
@@ -139,7 +132,6 @@ class Implementation:
 
     name: str
     gateway_class: str
-    epp_tls: EppTls
     route_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
@@ -149,9 +141,7 @@ class Implementation:
 
 
 #: Used if the implementation is not named or not known. The class is that of KServe's documents.
-UNKNOWN = Implementation(
-    "", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True
-)
+UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True)
 
 IMPLEMENTATIONS = {
     implementation.name: implementation
@@ -162,26 +152,23 @@ IMPLEMENTATIONS = {
             "envoy-ai-gateway",
             # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
             # FailureModeAllow is always false (:314).
-            EppTls.ALWAYS,
             several_pools=SeveralPools.NO,
             proxies=_envoy_gateway,
             is_envoy_gateway=True,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
-        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS, proxies=_beside_gateway),
+        Implementation("agentgateway", "agentgateway", proxies=_beside_gateway),
         Implementation(
             "istio",
             "istio",
-            EppTls.BY_DESTINATION_RULE,
             several_pools=SeveralPools.ONE_EPP,
             extras=_istio_extras,
             proxies=_beside_gateway,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT, proxies=_beside_gateway),
+        Implementation("nginx-gateway-fabric", "nginx", proxies=_beside_gateway),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",
-            EppTls.BY_DEFAULT,
             # Load balancers reject the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
@@ -190,3 +177,67 @@ IMPLEMENTATIONS = {
         ),
     )
 }
+
+
+GROUP = "gateway.networking.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+
+_LISTENERS = ({"name": "http", "port": 80, "protocol": "HTTP"},)
+_PASSED_ON = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
+
+
+@dataclass(frozen=True)
+class GatewayPlan:
+    """A Gateway that belongs to the service.
+
+    Attributes:
+        name: Its name.
+        annotations: Its own annotations; values may be Outputs.
+        spec: Its spec: class, listeners and the user's other fields.
+    """
+
+    name: str
+    annotations: Mapping[str, Any]
+    spec: Mapping[str, Any]
+
+    @property
+    def listeners(self) -> tuple[Mapping[str, Any], ...]:
+        """Its listeners."""
+        return tuple(self.spec["listeners"])
+
+
+def find_implementation(args: RoleArgs) -> Implementation:
+    """Return what is known of the gateway's implementation; `UNKNOWN` where it is not named."""
+    named = args.gateway.implementation if args.gateway is not None else None
+    return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
+
+
+def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
+    """Plan the service's own Gateway; None where the route attaches to existing ones.
+
+    With `parentRefs`, `gateway: {implementation: ...}` describes those Gateways; with `routedBy`
+    or `refs`, the Gateways of the external route.
+    """
+    gateway = args.gateway
+    if gateway is None or gateway.refs is not None or args.is_routed_externally:
+        return None
+    attached = args.httproute is not None and bool(args.httproute.parent_refs)
+    if attached and not gateway.model_fields_set - {"implementation"}:
+        return None
+    default = find_implementation(args).gateway_class
+    spec: dict[str, Any] = {
+        "gatewayClassName": gateway.gateway_class_name or default,
+        "listeners": list(gateway.listeners or _LISTENERS),
+    }
+    for field in _PASSED_ON:
+        if getattr(gateway, field) is not None:
+            spec[GatewayArgs.model_fields[field].alias or field] = getattr(gateway, field)
+    return GatewayPlan(object_names.gateway(service), gateway.annotations, spec)
+
+
+def gateway_object(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
+    """Build the Gateway."""
+    built = metadata(meta, gateway.name)
+    if gateway.annotations:
+        built["annotations"] = {**built.get("annotations", {}), **gateway.annotations}
+    return build_object(API_VERSION, "Gateway", built, spec=dict(gateway.spec))

@@ -12,9 +12,13 @@ from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal, is_output
-from fusioninfer_pulumi.routing.gateway_implementations import Implementation
+from fusioninfer_pulumi.routing.gateway_implementations import (
+    API_VERSION,
+    GROUP,
+    GatewayPlan,
+    Implementation,
+)
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
-from fusioninfer_pulumi.routing.service_gateway import API_VERSION, GROUP, GatewayPlan
 
 _MEANT_AS_POOL = (
     ("Service", ""),

@@ -22,7 +22,13 @@ from fusioninfer_pulumi.routing.epp import (
     epp_service,
     plan_epp,
 )
-from fusioninfer_pulumi.routing.gateway_implementations import Implementation
+from fusioninfer_pulumi.routing.gateway_implementations import (
+    GatewayPlan,
+    Implementation,
+    find_implementation,
+    gateway_object,
+    plan_gateway,
+)
 from fusioninfer_pulumi.routing.http_route import (
     GrantPlan,
     ParentPlan,
@@ -51,12 +57,6 @@ from fusioninfer_pulumi.routing.pool import (
     pool_reference,
     pooled_types,
     service_reference,
-)
-from fusioninfer_pulumi.routing.service_gateway import (
-    GatewayPlan,
-    find_implementation,
-    gateway_object,
-    plan_gateway,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -52,10 +52,12 @@ class RuleEntry:
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
     """Return all rules by id, sorted: those of the core and of installed plugins."""
+    specs = [find_spec(package) for package in (_CORE, *plugin_packages())]
     rules = [
         _entry(rule, path.stem, fields)
-        for folder in _folders()
-        for path in folder.glob("rule_examples/[a-z]*.yaml")
+        for spec in specs
+        for folder in (spec and spec.submodule_search_locations) or ()
+        for path in Path(folder).glob("rule_examples/[a-z]*.yaml")
         for rule, fields in _parsed(path).items()
     ]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
@@ -73,12 +75,6 @@ def _entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
         fields.get("source", ""),
         fields["example"],
     )
-
-
-def _folders() -> Iterator[Path]:
-    for package in (_CORE, *plugin_packages()):
-        spec = find_spec(package)
-        yield from map(Path, (spec and spec.submodule_search_locations) or ())
 
 
 def documents(example: Mapping[str, Any]) -> list[Any]:

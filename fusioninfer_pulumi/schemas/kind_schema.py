@@ -77,9 +77,10 @@ class KindSchema:
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
-            patterns = next(iter(schema.get("patternProperties", {}).values()), None)
-            others = patterns or schema.get("additionalProperties")
-            subschema = schema.get("properties", {}).get(key, others)
+            subschema = schema.get("properties", {}).get(key)
+            if subschema is None:
+                patterns = next(iter(schema.get("patternProperties", {}).values()), None)
+                subschema = patterns or schema.get("additionalProperties")
         return self.resolved(subschema) if isinstance(subschema, dict) else {}
 
     def resolved(self, schema: Schema) -> Schema:

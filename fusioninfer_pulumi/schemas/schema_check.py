@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from fusioninfer_pulumi.findings import (
@@ -141,7 +143,7 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         for problem in schema.validator.iter_errors(whole)
         if (at := _location(whole, problem.instance_path))[: len(path)] == path
         and not (isinstance(problem.instance, str) and problem.instance in unknown)
-        for finding in _convert_error(schema, problem, at, _value_at(value, at[len(path) :]))
+        for finding in _convert_error(schema, problem, at, reduce(getitem, at[len(path) :], value))
     ]
     part = schema.at(path)
     for at, node, part_value in schema.nodes(part, checked, path):
@@ -191,12 +193,6 @@ def _location(value: Any, path: Sequence[str | int]) -> Location:
         at.append(key)
         value = value[key]
     return tuple(at)
-
-
-def _value_at(value: Any, path: Sequence[str | int]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
 
 
 def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, at, build_object, metadata
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, total
 from fusioninfer_pulumi.topology.capacity_model import GangForm
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -151,6 +151,14 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
     return str((annotations or {}).get(labels.GROUP_NAME) or "")
+
+
+def pod_group_reference(manifest: Any) -> str:
+    """Return the gang of a LeaderWorkerSet's pods, empty without one."""
+    template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
+    annotations = at(template, "metadata", "annotations")
+    native = at(template, "spec", "schedulingGroup", "podGroupName")
+    return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 
 def gang_minima(gang: GangPlan | None) -> dict[str, int] | None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from samples import of_kind, rendered
+from yaml_files import read
 
 from importers.tests.kserve_samples import Manifest, llm
 from importers.tests.reads import converted
 
-CASES = yaml.safe_load(Path(__file__).with_name("kserve_objects.yaml").read_text("utf-8"))
+CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 
 
 def objects(case: Manifest) -> list[Manifest]:

@@ -9,4 +9,5 @@ def service_args(model: str, accelerator: str, replicas: int) -> InferenceServic
         model,
         accelerator=accelerator,
         replicas=replicas,
+        edition="2026.11",
     )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
-import yaml
 from samples import (
-    changed,
     container,
     problems,
     role,
@@ -28,14 +25,6 @@ POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
 EXCLUSIVE = "roles[0].strategy: belongs to a role of componentType router (this role is a worker)"
 KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
-
-
-ROWS = yaml.safe_load((Path(__file__).parent / "rejected.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: ",".join(row["fields"]))
-def test_changed_service_has_exactly_these_findings(row: dict[str, Any]) -> None:
-    assert problems(changed(service(), row["fields"])) == row["messages"]
 
 
 WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}

@@ -13,7 +13,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from pydantic.alias_generators import to_snake
 from samples import (
     assert_told,
     can_be_written,
@@ -39,29 +38,18 @@ from fusioninfer_pulumi.plan.service_objects import render
 SERVING = "roles[0].template.spec.containers[0]"
 
 
-def snake(value: Any) -> Any:
-    """A part of a spec in snake_case; objects of Kubernetes and names are left as they are."""
-    if isinstance(value, list):
-        return [snake(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kept = ("template", "leaderTemplate", "workerTemplate", "labels", "annotations",
-            "minRoleReplicas", "spec")  # fmt: skip
-    spelled = {key: "s3" if key == "s3" else to_snake(key) for key in value}
-    return {spelled[key]: item if key in kept else snake(item) for key, item in value.items()}
-
-
-@given(services(extras=True))
+@given(services())
 @examples(0.3)
 def test_python_and_yaml_names_give_equal_services(manifest: dict[str, Any]) -> None:
-    spoken = {key: snake(manifest[key]) for key in ("metadata", "spec")}
     (args,) = load(manifest)
-    assert InferenceServiceArgs(**spoken["metadata"], **spoken["spec"]) == args
-    assert InferenceServiceArgs.model_validate(spoken) == args
+    spoken = args.model_dump(exclude_unset=True)
+    assert InferenceServiceArgs(**spoken) == args
+    metadata = {key: spoken.pop(key) for key in manifest["metadata"]}
+    assert InferenceServiceArgs.model_validate({"metadata": metadata, "spec": spoken}) == args
     assert InferenceServiceArgs.model_validate(manifest) == args
 
 
-@given(services(extras=True))
+@given(services())
 @examples(0.25)
 def test_dumped_manifest_loads_to_the_same_service(manifest: dict[str, Any]) -> None:
     assert loads(yaml.safe_dump(manifest, allow_unicode=True)) == load(manifest)

@@ -98,13 +98,14 @@ def test_invalid_manifests_are_skipped(containers: Any) -> None:
 
 SOURCE = (
     "[vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
-    "0.31.0 and 0.32.0]"
+    "0.17.0, 0.31.0 and 0.32.0]"
 )
 COMPUTES = "decode computes these prompts itself"
 ADD = (
     "these requests fail with HTTP 500; before this update, add "
     '"kv_load_failure_policy": "recompute" to --kv-transfer-config'
 )
+EXITS = "the decode engine exits, and all requests on it fail"
 PAIRS = (
     "old prefill with new decode pods (release {0} -> {1})",
     "new prefill with old decode pods (release {1} -> {0})",
@@ -118,7 +119,7 @@ PAIRS = (
         (
             ("0.31.0", "0.32.0"),
             (None, "recompute"),
-            [f"degraded: {PAIRS[0]}: {COMPUTES}", f"broken: {PAIRS[1]}: {ADD}"],
+            [f"broken: {PAIRS[1]}: {ADD}", f"degraded: {PAIRS[0]}: {COMPUTES}"],
         ),
         (
             ("0.31.0", "0.32.0"),
@@ -126,8 +127,13 @@ PAIRS = (
             [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"],
         ),
         (("0.31.0", "0.31.0"), (None, None), []),
-        # These releases recompute by default.
-        (("0.15.0", "0.16.0"), (None, None), [f"degraded: {', '.join(PAIRS)}: {COMPUTES}"]),
+        # Decode engines survive that from 0.22 on.
+        (("0.15.0", "0.16.0"), (None, None), [f"broken: {', '.join(PAIRS)}: {EXITS}"]),
+        (
+            ("0.21.0", "0.22.0"),
+            ("recompute", "recompute"),
+            [f"broken: {PAIRS[1]}: {EXITS}", f"degraded: {PAIRS[0]}: {COMPUTES}"],
+        ),
     ],
 )
 def test_mixed_revisions_of_prefill_and_decode_have_a_verdict(

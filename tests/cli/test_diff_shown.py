@@ -132,12 +132,12 @@ def test_many_services_leave_room_for_fields() -> None:
         }
 
     difference = compare(
-        [own(number, 1) for number in range(2_000)], [own(number, 2) for number in range(2_000)]
+        [own(number, 1) for number in range(1_200)], [own(number, 2) for number in range(1_200)]
     )
     shown = to_markdown(difference)
     assert len(shown) <= 65_000
     assert " more lines; use --output json to list all\n\n<details>" in shown
-    assert "@@ LeaderWorkerSet service-0..service-1999 (2000 objects) @@\n" in shown
+    assert "@@ LeaderWorkerSet service-0..service-1199 (1200 objects) @@\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -50,32 +50,16 @@ def test_warning_is_ignored_by_annotation(
     other = service(listening("a", 8000), listening("b", 9000), name="other")
     path = written(tmp_path, annotated(f"other-rule, {RULE}"), other)
     assert main(["check", path]) == 0
-    actual = [
-        (line.split(": ")[0], line.split()[-1]) for line in capsys.readouterr().err.splitlines()
-    ]
+    (warned,) = capsys.readouterr().err.splitlines()
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  name: other") + 1
-    at = [
-        (int(place.rpartition(":")[2] if place != path else 0) > line, rule)
-        for place, rule in actual
-    ]
-    assert at == [(True, f"[{RULE}]"), (False, "[ignored-rule-unknown]")]
+    assert int(warned.split(": ")[0].rpartition(":")[2]) > line
+    assert warned.endswith(f"[{RULE}]")
 
 
 def test_errors_are_never_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, service(role(replicas=-1)))
     assert main(["check", path, "--ignore", "out-of-range"]) == 2
-    err = capsys.readouterr().err
-    assert "[out-of-range]" in err
-    assert "[ignored-rule-is-error]" in err
-
-
-def test_rule_that_does_not_exist_is_not_ignored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-port-differ"]) == 0
-    err = capsys.readouterr().err
-    assert f"did you mean {RULE}? [ignored-rule-unknown]" in err
-    assert f"[{RULE}]" in err
+    assert "[out-of-range]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["check", "render", "plan"])
@@ -144,23 +128,6 @@ def test_findings_are_printed_as_workflow_commands(
         "roles[0].replicas: must be at least 0, got -1"
     )
     assert all(line.startswith("::error file=bad.yaml,line=") for line in lines)
-
-
-def test_findings_are_printed_as_sarif(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = json.loads(printed("sarif", tmp_path, monkeypatch, capsys))
-    (run,) = log["runs"]
-    known = run["tool"]["driver"]["rules"]
-    for result in run["results"]:
-        rule = known[result["ruleIndex"]]
-        assert rule["id"] == result["ruleId"]
-        assert rule["shortDescription"]["text"] == all_rules()[rule["id"]].title
-        place = result["locations"][0]["physicalLocation"]
-        assert place["artifactLocation"]["uri"] == "bad.yaml"
-        assert place["region"]["startLine"] > 0
-    assert run["results"][0]["level"] == "error"
-    assert log["version"] == "2.1.0"
 
 
 def test_valid_service_has_an_empty_report(
@@ -247,27 +214,6 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "accelerators-to-few"]) == 2
     assert "did you mean accelerators-too-few?" in capsys.readouterr().err
-
-
-def test_sarif_of_an_argument_that_is_not_a_number(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Its rule was missing in a registry: SARIF, which describes each rule, ended in a traceback.
-    engine = container(gpus=1, args=["--model", "m", "--max-num-seqs", "many"])
-    manifest = service(role(template=template(engine)))
-    assert main(["check", written(tmp_path, manifest), "--output", "sarif"]) == 2
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert "argument-value-invalid" in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-
-
-def test_rules_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rules", "--output", "json"]) == 0
-    everything = json.loads(capsys.readouterr().out)
-    assert [entry["id"] for entry in everything] == sorted(all_rules())
-    assert main(["rules", "accelerators-too-few", "--output", "json"]) == 0
-    one = json.loads(capsys.readouterr().out)
-    assert one in everything
-    assert (one["severities"], one["area"]) == (["error"], "engines")
 
 
 def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.loading import yaml_text
+from fusioninfer_pulumi.loading import file_set
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
@@ -56,8 +56,7 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (["plan", STORY_1, "--nodes", "8x8,"], "wanted count x accelerators"),
         (["plan", STORY_1, "--gpus", "8", "--nodes", "1x8"], "not allowed with argument"),
         (["check", STORY_1, "--unknown"], "unrecognized arguments: --unknown"),
-        (["check", STORY_1, "--stict"], "unknown option --stict; did you mean --strict?"),
-        (["chek", STORY_1], "; did you mean check?"),
+        (["chek", STORY_1], "invalid choice: 'chek'"),
     ],
 )
 def test_wrong_usage_ends_with_2(
@@ -66,8 +65,7 @@ def test_wrong_usage_ends_with_2(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    # How the command is used says nothing about a value.
-    assert ("usage: fusioninfer-pulumi" in err) != ("wanted" in err or "unknown option" in err)
+    assert "usage: fusioninfer-pulumi" in err
     assert printed in err.splitlines()[-1]
 
 
@@ -100,13 +98,13 @@ def test_diff_ends_with_0_or_1(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    parse = yaml_text._documents
+    parse = file_set.documents
 
     def counted(text: str) -> Iterator[Any]:
         read.append(text)
         return parse(text)
 
-    monkeypatch.setattr(yaml_text, "_documents", counted)
+    monkeypatch.setattr(file_set, "documents", counted)
     assert main(["diff", STORY_1, STORY_4]) == 1
     assert len(read) == 2
 
@@ -190,17 +188,3 @@ def test_interrupt_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("fusioninfer_pulumi.cli.commands.check", interrupted)
     assert main(["check", STORY_1]) == 130
-
-
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
-        ("--gpus", "--gpus: wanted numbers such as 80,64,48, got '80,x'"),
-        ("--nodes", "--nodes: wanted count x accelerators such as 8x8,4x4, got '80,x'"),
-    ],
-)
-def test_invalid_option_value_is_reported_in_one_line(
-    option: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", option, "80,x", "a.yaml"]) == 2
-    assert capsys.readouterr().err == f"fusioninfer-pulumi plan: {expected}\n"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.loading.load import load
@@ -101,31 +98,3 @@ def test_several_services_are_one_chart() -> None:
             for line in alone
         ]
         assert "\n".join(marked) in drawn
-
-
-def test_service_in_two_clusters_names_the_provider_of_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(
-        """
-import pulumi, pulumi_kubernetes as k8s
-from fusioninfer_pulumi import InferenceService
-
-pod = {"spec": {"containers": [{"name": "e", "image": "i", "command": ["x"]}]}}
-roles = [{"name": "serve", "componentType": "worker", "template": pod}]
-for name in ("east", "west"):
-    cluster = k8s.Provider(name, kubeconfig=name)
-    InferenceService(f"{name}-chat", {"name": "chat", "roles": roles},
-                     pulumi.ResourceOptions(provider=cluster))
-InferenceService("other", {"roles": roles}, pulumi.ResourceOptions(provider=cluster))
-"""
-    )
-    assert main(["plan", str(tmp_path), "--output", "mermaid"]) == 0
-    drawn = capsys.readouterr().out
-    titles = re.findall(r'subgraph s\d_service\["([^"]*)"\]', drawn)
-    assert [title.partition(":")[0] for title in titles] == [
-        "chat in default, provider east",
-        "chat in default, provider west",
-        "other in default",
-    ]

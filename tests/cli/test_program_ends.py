@@ -65,9 +65,9 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
         "__main__.py",
         f"""
         import os, subprocess, time
-        subprocess.Popen(['sleep', '60'])
+        subprocess.Popen(['sleep', '300'])
         subprocess.Popen(['sh', '-c', 'while :; do echo again; sleep 0.01; done'])
-        os.fork() or time.sleep(60)
+        os.fork() or time.sleep(300)
         {end}
         """,
     )
@@ -82,7 +82,7 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
     begin = time.monotonic()
     # Its pipes are closed, too: nothing that runs on holds them.
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 200
     assert (b"status 3" in done.stdout) is bool(end)
 
 

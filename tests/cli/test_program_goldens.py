@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cli.projects import PROJECT, Folder, frames, messages
+from yaml_files import read
 
 from fusioninfer_pulumi.cli.program import ProgramError, Recording
 
@@ -16,7 +16,7 @@ Golden = Callable[[str, Sequence[dict[str, Any]]], None]
 
 Run = Callable[[str], Recording]
 
-CASES = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8"))
+CASES = read(Path(__file__).with_name("programs.yaml"))
 PROGRAMS = Path(__file__).parent.parent / "fixtures" / "programs"
 STACKS = {
     "dev": """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +98,7 @@ def test_asynchronous_main_runs(run: Run) -> None:
 
 
 def test_hundreds_of_objects_take_seconds(run: Run) -> None:
-    started = time.monotonic()
+    before = os.times()
     recording = run(
         """
         for index in range(300):
@@ -108,4 +108,5 @@ def test_hundreds_of_objects_take_seconds(run: Run) -> None:
         """
     )
     assert [actual["spec"]["replicas"] for actual in manifests(recording)] == list(range(300))
-    assert time.monotonic() - started < 30
+    # The program's process; how busy the machine is says nothing about it.
+    assert os.times().children_user - before.children_user < 15

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from drawn_services import draw_service
+from hypothesis import given
+from profiles import examples
 from samples import role
+from strategies import plans
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.program.child_process import _Pickler
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity, errors
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
-from fusioninfer_pulumi.loading import loads
 from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 def sent(value: Any) -> Any:
@@ -27,18 +26,12 @@ def sent(value: Any) -> Any:
     return pickle.loads(data.getvalue())  # our own
 
 
-@pytest.mark.parametrize("seed", range(0, 160, 2))
-def test_plan_sent_between_processes_renders_the_same_objects(seed: int) -> None:
-    try:
-        services = loads(json.dumps(draw_service(seed).documents[0]))
-    except InvalidServiceError:
-        pytest.skip("drawn to be refused")
-    for args in services:
-        plan = plan_service(args)
-        there = sent(plan)
-        assert there.findings == plan.findings
-        if not errors(plan.findings):
-            assert list(render(there)) == list(render(plan))
+@examples(2)
+@given(plans() | plans(routed=True))
+def test_plan_sent_between_processes_renders_the_same_objects(plan: ServicePlan) -> None:
+    there = sent(plan)
+    assert there.findings == plan.findings
+    assert list(render(there)) == list(render(plan))
 
 
 def test_known_text_replaces_its_output(output: Callable[[Any], Any]) -> None:

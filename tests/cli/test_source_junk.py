@@ -71,7 +71,7 @@ def test_deeply_nested_texts_are_rejected(tmp_path: Path) -> None:
     assert all("nested deeper than 100 levels" in finding["message"] for finding in findings)
 
 
-@pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
+@pytest.mark.parametrize("form", ["text", "json", "github"])
 def test_file_name_need_not_be_utf_8(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,10 +80,6 @@ def test_file_name_need_not_be_utf_8(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--output", form, name]) == 2
     out, err = capsys.readouterr()
-    if form == "sarif":
-        (result,) = json.loads(out)["runs"][0]["results"]
-        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
-        assert place == {"uri": "caf%E9.yaml"}
     assert "caf" in out + err
 
 

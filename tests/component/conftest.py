@@ -15,7 +15,8 @@ from typing import Any
 import pulumi
 import pytest
 from component.stacks import Stack, answering
-from pulumi.runtime import mocks, rpc, settings, stack
+from pulumi.runtime import mocks, resource, rpc, settings, stack
+from pulumi.runtime.proto.source_pb2 import StackTrace
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component import cluster_access
@@ -210,6 +211,8 @@ def _run(
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     # Each run is a whole program, unlike a user's test with mocks.
     monkeypatch.setattr(cluster_access, "runs_program", lambda: True)
+    # Each resource would look up the source of every frame, of which pytest alone has forty.
+    monkeypatch.setattr(resource, "_get_stack_trace", StackTrace)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield Engine()
     logging.getLogger("asyncio").setLevel(logging.NOTSET)

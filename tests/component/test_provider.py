@@ -45,12 +45,38 @@ def test_plugin_registers_same_objects_as_python(engine: Any) -> None:
 
 
 def test_plugin_returns_component_outputs(engine: Any) -> None:
+    gang = {"gangPolicy": {"mode": "On"}}
+    routed = over_the_wire(inputs(namespace="llm", schedulingStrategy=gang))
+    gateway = {"gatewayClassName": "eg"}
+    routed["roles"].append({"name": "r", "componentType": "router", "gateway": gateway})
+
+    def program() -> Any:
+        return Provider().construct("svc", TOKEN, routed).state
+
+    deployment = engine.run(program, preview=True)
+    outputs = dict(deployment.exports)
+    # Known when the objects exist.
+    del outputs["status"], outputs["endpoint"]
+    plan = outputs.pop("plan")
+    assert (plan["namespace"], plan["totalGpus"], plan["gang"]["minMember"]) == ("llm", 2, 2)
+    assert outputs == {
+        "name": "svc",
+        "namespace": "llm",
+        "leaderWorkerSets": ["svc-inference-0", "svc-inference-1"],
+        "podGroups": ["svc"],
+        "inferencePool": "svc-pool",
+        "httpRoute": "svc-httproute",
+        "gateway": "svc-gateway",
+    }
+
+
+def test_plugin_returns_empty_names_without_router(engine: Any) -> None:
     def program() -> Any:
         return Provider().construct("svc", TOKEN, over_the_wire(inputs())).state
 
-    deployment = engine.run(program, preview=True)
-    assert deployment.exports["endpoint"] == "http://svc.default.svc:8000"
-    assert set(deployment.exports) == {"name", "namespace", "endpoint", "status"}
+    outputs = engine.run(program, preview=True).exports
+    assert outputs["endpoint"] == "http://svc.default.svc:8000"
+    assert [outputs[name] for name in ("inferencePool", "httpRoute", "gateway")] == ["", "", ""]
 
 
 def test_findings_become_property_errors(output: Any) -> None:

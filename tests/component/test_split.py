@@ -102,19 +102,6 @@ def test_preview_shows_final_weights(stack: Stack) -> None:
     assert weights == [90, 10]
 
 
-@pytest.mark.parametrize("preview", [True, False])
-def test_share_of_service_that_is_deleted_is_a_warning(stack: Stack, preview: bool) -> None:
-    run(stack, "chat", "next", split={"next": 10}, wait={"timeout": "60s"})
-    logged = run(stack, "chat", split={"next": 10}, preview=preview).logged
-    (line,) = [line for line in logged if "deletes" in line]
-    assert line == (
-        "warning: roles[0].httproute.split[0].service: this update deletes next, which gets 10 % "
-        "of the requests; remove its share in the same update [service-not-found]"
-    )
-    run(stack, "chat", "next", split={"next": 10}, wait={"timeout": "60s"})
-    assert not [line for line in run(stack, "chat", split={}).logged if "deletes" in line]
-
-
 def test_route_has_the_deadline_of_new_replicas(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,7 +138,7 @@ def _left_out(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
         for field in ("template", "container", "kvEvents", "resourceClaims"):
             role.pop(field, None)
         role.update(gpus=8, **draw.fields(0.3, engine=engine))
-    spec = draw.fields(0.5, imageRegistry="registry.example.com/mirror")
+    spec = draw.fields(0.5, imageRegistry="registry.example.com/mirror", edition="2026.11")
     if setting.engine != "vllm" or draw.chance(0.5):
         spec["engine"] = engine
     return spec if len(workers) == len([r for r in roles if r["componentType"] != "router"]) else {}

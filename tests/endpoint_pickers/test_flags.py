@@ -1,12 +1,9 @@
 """The picker's command line."""
 
-from dataclasses import replace
-
 import pytest
 
-from fusioninfer_pulumi.checks.pickers import check_args
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
-    EppFlags,
     build_epp_flags,
     can_read_metrics,
 )
@@ -29,38 +26,31 @@ PORTABLE = [
     "--zap-encoder=json",
 ]
 KV_METRIC = "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc"
-WANTED = EppFlags(pool="s-pool", namespace="ml")
+WANTED = (EndpointPickerArgs(), "s-pool", "ml")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_flags_are_the_same_for_all_families(family: str) -> None:
     own = [KV_METRIC] if family == "gaie-1.2" else []
-    assert build_epp_flags(FAMILIES[family], WANTED) == PORTABLE + own
+    assert build_epp_flags(FAMILIES[family], *WANTED) == PORTABLE + own
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replicas: int) -> None:
-    wanted = EppFlags("p", "n", replicas=replicas, cert_path="/certs")
-    names = {flag.removeprefix("--").partition("=")[0] for flag in build_epp_flags(family, wanted)}
+    args = EndpointPickerArgs(replicas=replicas, tls={"secret_name": "certs"})
+    flags = build_epp_flags(family, args, "p", "n")
+    names = {flag.removeprefix("--").partition("=")[0] for flag in flags}
     assert names <= family.flags
 
 
 def test_flags_follow_their_options() -> None:
-    wanted = EppFlags(
-        "p",
-        "n",
-        config_file="/c.yaml",
-        replicas=2,
-        verbosity=5,
-        metrics_auth=False,
-        secure_serving=False,
-        cert_path="/certs",
+    args = EndpointPickerArgs(
+        replicas=2, log_verbosity=5, metrics="Unauthenticated", tls={"enabled": False}
     )
     changed = {
         "--pool-name": "p",
         "--pool-namespace": "n",
-        "--config-file": "/c.yaml",
         "--metrics-endpoint-auth": "false",
         "--secure-serving": "false",
         "--v": "5",
@@ -69,40 +59,15 @@ def test_flags_follow_their_options() -> None:
     for flag in PORTABLE:
         name, _, value = flag.partition("=")
         want.append(f"{name}={changed.get(name, value)}")
-    assert build_epp_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
+    assert build_epp_flags(FAMILIES["gaie-1.5"], args, "p", "n") == [
+        *want,
+        "--ha-enable-leader-election",
+    ]
 
 
 def test_certificate_adds_its_path() -> None:
-    wanted = EppFlags("p", "n", cert_path="/certs")
-    assert "--cert-path=/certs" in build_epp_flags(FAMILIES["gaie-1.5"], wanted)
-
-
-@pytest.mark.parametrize(
-    ("family", "args", "want"),
-    [
-        ("gaie-1.2", [], []),
-        ("gaie-1.2", ["--refresh-metrics-interval=100ms", "-v", "4"], []),
-        ("gaie-1.2", ["--model-server-metrics-path=/m", KV_METRIC], []),
-        ("gaie-1.2", ["--drain-timeout=5s"], ["warning: [0]: gaie-1.2 has no flag "]),
-        ("llm-d-0.10", ["--drain-timeout=5s"], []),
-        ("gaie-1.4", [KV_METRIC], ["warning: [0]: gaie-1.4 has no flag "]),
-        ("llm-d-0.9", ["--model-server-metrics-path=/m"], []),
-        (
-            "llm-d-0.10",
-            ["--v=1", "--model-server-metrics-path=/m"],
-            ["warning: [1]: llm-d-0.10 has no flag "],
-        ),
-        (
-            "gaie-1.2",
-            ["--config-text", "x"],
-            ["[0]: --config-text is set by the library; remove it"],
-        ),
-    ],
-)
-def test_user_arguments_are_checked(family: str, args: list[str], want: list[str]) -> None:
-    found = [str(finding) for finding in check_args(args, FAMILIES[family])]
-    assert len(found) == len(want)
-    assert all(text.startswith(start) for text, start in zip(found, want, strict=True))
+    args = EndpointPickerArgs(tls={"secret_name": "certs"})
+    assert "--cert-path=/certificate" in build_epp_flags(FAMILIES["gaie-1.5"], args, "p", "n")
 
 
 SGLANG_METRICS = LoadMetrics(
@@ -137,7 +102,7 @@ OF_SGLANG = [
 def test_flags_name_metrics_that_the_release_does_not_read(
     family: str, metrics: LoadMetrics | None, want: list[str]
 ) -> None:
-    flags = build_epp_flags(FAMILIES[family], replace(WANTED, engine_metrics=metrics))
+    flags = build_epp_flags(FAMILIES[family], *WANTED, metrics)
     assert flags == PORTABLE + want
 
 

@@ -5,8 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
-    DEFAULT_IMAGE,
-    DEFAULT_PD_IMAGE,
     FAMILIES,
     Family,
     explain_unknown_image,
@@ -59,13 +57,6 @@ def test_every_familys_own_image_is_of_the_family() -> None:
     for name, family in FAMILIES.items():
         assert find_family(family.image) is family
         assert family.name == name
-
-
-def test_default_images_have_a_family() -> None:
-    default, for_pd = find_family(DEFAULT_IMAGE), find_family(DEFAULT_PD_IMAGE)
-    assert default is FAMILIES["gaie-1.2"]
-    assert for_pd is FAMILIES["llm-d-0.10"]
-    assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
 
 
 ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"

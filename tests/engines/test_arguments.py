@@ -197,7 +197,7 @@ WRONG = [
     (SGLANG + "0.5.3", "--attention-backend flash", ["error argument-value-invalid args.0"]),
     # Releases that are not known.
     ("vllm/vllm-openai:latest", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
-    ("vllm/vllm-openai:latest", "--sharded-all-of-it 1", ["info argument-unknown args.0"]),
+    ("vllm/vllm-openai:latest", "--sharded-all-of-it 1", []),
     ("vllm/vllm-openai:latest", "--max-num-seqs", ["warning argument-value-invalid args.0"]),
     ("me/vllm:v1", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
     (VLLM + "0.99.0", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),

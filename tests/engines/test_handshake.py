@@ -40,13 +40,15 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
         # Measured: 4 of 4 requests fail, and 4 of 4 are answered with the policy.
         (vllm("0.31.0"), vllm("0.32.0"), "broken", "release 0.31.0 -> 0.32.0"),
         (vllm("0.31.0"), vllm("0.32.0", config=RECOMPUTE), "degraded", "release 0.31.0 -> 0.32.0"),
-        # Up to 0.16 the policy's default is recompute.
-        (vllm("0.17.0"), vllm("0.16.0"), "degraded", "release 0.17.0 -> 0.16.0"),
-        (vllm("0.17.0"), vllm("0.16.0", config=FAIL), "broken", "release 0.17.0 -> 0.16.0"),
-        (vllm("0.16.0"), vllm("0.17.0"), "broken", "release 0.16.0 -> 0.17.0"),
+        # Up to 0.21 the decode engine exits, with the policy too.
+        (vllm("0.13.0"), vllm("0.17.0", config=RECOMPUTE), "broken", "release 0.13.0 -> 0.17.0"),
+        (vllm("0.17.0"), vllm("0.16.0"), "broken", "release 0.17.0 -> 0.16.0"),
+        (vllm("0.22.0"), vllm("0.21.0", config=RECOMPUTE), "broken", "release 0.22.0 -> 0.21.0"),
+        (vllm("0.21.0"), vllm("0.22.0", config=RECOMPUTE), "degraded", "release 0.21.0 -> 0.22.0"),
+        (vllm("0.21.0"), vllm("0.22.0", config=FAIL), "broken", "release 0.21.0 -> 0.22.0"),
         # The message with the hash is new in 0.13.
-        (vllm("0.12.0"), vllm("0.13.0"), "degraded", "release 0.12.0 -> 0.13.0"),
-        (vllm("0.13.0"), vllm("0.12.0"), "degraded", "release 0.13.0 -> 0.12.0"),
+        (vllm("0.12.0"), vllm("0.13.0"), "broken", "release 0.12.0 -> 0.13.0"),
+        (vllm("0.13.0"), vllm("0.12.0"), "broken", "release 0.13.0 -> 0.12.0"),
         (vllm("0.13.0"), vllm("0.11.0"), "unknown", "release 0.13.0 -> 0.11.0"),
         (vllm("0.11.2"), vllm("0.12.0"), "unknown", ""),
         (vllm("0.31.0"), vllm("0.32.0", config=UNENFORCED), "unknown", ""),

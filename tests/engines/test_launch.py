@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,8 +25,7 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 def leader_launch(
     container: dict[str, Any], launcher: str, nodes: int, *, is_leader: bool = True
 ) -> ContainerCommand | None:
-    made = launch(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
-    return None if made is None else replace(made, note=None)
+    return launch(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:

@@ -147,23 +147,22 @@ def test_errexit_applies_inside_the_braces(fresh_host: Any) -> None:
     "script", [None, "A=1 vllm serve m", "cd / && vllm serve m", "set -e\nvllm serve m >/dev/null"]
 )
 def test_the_engine_gets_sigterm(fresh_host: Any, shell: str, script: str | None) -> None:
-    done = fresh_host.calls_dir.parent / "done"
-    fresh_host.program("vllm", f"trap 'echo $A >{done}; exit 7' TERM\nwhile :; do sleep 0.05; done")
+    done, ready = (fresh_host.calls_dir.parent / name for name in ("done", "ready"))
+    waits = f"trap 'echo $A >{done}; exit 7' TERM\n>{ready}\nwhile :; do sleep 0.05; done"
+    fresh_host.program("vllm", waits)
     container: dict[str, Any] = {"image": STOCK, "args": ["--model", "m"]}
     if script is not None:
         container = {"command": [shell, "-c", script]}
     process = fresh_host.start(leader(container, "ray", 2), A="1")
-    wait_for(lambda: "vllm" in [call.program for call in fresh_host.calls()])
+    wait_for(ready.exists)
     assert fresh_host.calls()[-1].pid == process.pid
-    # The stand-in sets its trap right after it has written down the call.
-    time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
     assert (process.returncode, Path(done).read_text()) == (7, "1\n")
 
 
 def wait_for(ready: Any) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not ready():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -197,12 +196,12 @@ def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
 
 def test_waiting_worker_ends_on_sigterm(fresh_host: Any) -> None:
     fresh_host.program("ray", "exit 1\n")
+    fresh_host.program("sleep", f"exec {shutil.which('sleep')} 30")
     process = fresh_host.start(worker({"image": STOCK}, "ray", 2, retry=True, **LWS), **LWS)
-    wait_for(fresh_host.calls)
-    time.sleep(0.2)
+    wait_for(lambda: "sleep" in [call.program for call in fresh_host.calls()])
     process.send_signal(signal.SIGTERM)
     # Not communicate(): the sleep that was cut short still holds the other end of the pipe.
-    assert process.wait(timeout=4) == 143
+    assert process.wait(timeout=25) == 143
     process.stdout.close()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from samples import of_kind, rendered
-from strategies import services
+from strategies import has_layout_per_role, services
 
 Manifest = dict[str, Any]
 PREFIX = "fusioninfer.io/"
@@ -23,20 +23,29 @@ def revisions(objects: list[Manifest]) -> dict[str, str]:
     }
 
 
-@given(services(extras=True), st.integers(1, 3))
+def is_scalable(manifest: Manifest) -> bool:
+    """Whether no field depends on the number of replicas."""
+    spec = manifest["spec"]
+    by_groups = spec.get("rollout", {}).get("level") == "Group"
+    return not by_groups and not any(word in str(spec) for word in ("ReadWriteOncePod", "%"))
+
+
+@given(services(wanted=is_scalable), st.integers(1, 3))
 @examples(0.5)
 def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -> None:
     before = list(rendered(manifest))
     larger = copy.deepcopy(manifest)
     role = larger["spec"]["roles"][0]
     role["replicas"] = role.get("replicas", 1) + more
+    if "autoscaling" in role:
+        role["autoscaling"]["maxReplicas"] += more
     larger["metadata"]["labels"] = {"relabelled": "yes"}
     larger["metadata"]["annotations"] = {"noted": "yes"}
     after = list(rendered(larger))
     old, new = revisions(before), revisions(after)
     assert new.items() >= old.items()
     copies = manifest["spec"].get("groups", 1)
-    per_role = manifest["spec"].get("layout") == "PerRole"
+    per_role = has_layout_per_role(manifest)
     # With one set for a role, that set grows; a parked role has none.
     added = more if not per_role else role["replicas"] == more
     assert len(new) == len(old) + added * copies
@@ -53,7 +62,7 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
         assert specs[0] == specs[1]
 
 
-@given(services(groups=(1, 2), extras=True), st.integers(1, 2))
+@given(services(wanted=lambda manifest: manifest["spec"].get("groups", 0) > 0), st.integers(1, 2))
 @examples(0.5)
 def test_another_group_changes_nothing_of_those_that_are_there(
     manifest: Manifest, more: int
@@ -62,10 +71,10 @@ def test_another_group_changes_nothing_of_those_that_are_there(
     larger = copy.deepcopy(manifest)
     larger["spec"]["groups"] += more
     after = list(rendered(larger))
-    # A budget counts the pods of all groups.
+    # Budgets and alerts count the pods of all groups.
     old, new = (
         {(each["kind"], each["metadata"]["name"]): each for each in objects
-         if each["kind"] != "PodDisruptionBudget"}
+         if each["kind"] not in ("PodDisruptionBudget", "PrometheusRule")}
         for objects in (before, after)
     )  # fmt: skip
     assert new.items() >= old.items()
@@ -75,7 +84,7 @@ def test_another_group_changes_nothing_of_those_that_are_there(
 
 
 @given(
-    services(extras=True),
+    services(wanted=lambda manifest: "gpus" not in manifest["spec"]["roles"][-1]),
     st.sampled_from(("label", "annotation", "image", "env", "volume", "init")),
 )
 @examples(0.5)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
 from hypothesis import event, given
 from profiles import examples
 from samples import of_kind
-from strategies import is_gang, services, shuffled
+from strategies import PLAIN, has_layout_per_role, services, shuffled, types
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube.object_names import leader_worker_set_limit
@@ -28,9 +28,8 @@ PREFIX = "fusioninfer.io/"
 GROUP = "scheduling.k8s.io/group-name"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 TASK = "volcano.sh/task-spec"
-#: Objects that a service has only where it asks for them.
-BESIDE = ("PersistentVolumeClaim", "Job", "ResourceClaimTemplate", "PodDisruptionBudget",
-          "PodMonitor", "HorizontalPodAutoscaler", "ScaledObject")  # fmt: skip
+#: Resources of pods that are no accelerators.
+NETWORK = "rdma/"
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 
@@ -64,14 +63,38 @@ def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
         yield role, role.get("replicas", 1) * copies, nodes
 
 
-@given(services(extras=True))
+def is_gang(manifest: Manifest) -> bool:
+    mode = gang_policy(manifest).get("mode", "Auto")
+    several = any(nodes > 1 for _, _, nodes in roles(manifest))
+    pair = {"prefiller", "decoder"} <= types(manifest)
+    return mode in ("On", True) or (mode == "Auto" and (several or pair))
+
+
+def gang_policy(manifest: Manifest) -> Manifest:
+    policy: Manifest = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
+    return policy
+
+
+def has_volcano(manifest: Manifest) -> bool:
+    return gang_policy(manifest).get("backend", "Volcano") == "Volcano"
+
+
+def is_counted(manifest: Manifest) -> bool:
+    """Whether `nodeCount` alone decides on the nodes of replicas, and Volcano starts the gang."""
+    return has_volcano(manifest) and not any(
+        {"multinode", "parallelism"} & role.keys() and "nodeCount" not in role.get("multinode", {})
+        for role in manifest["spec"]["roles"]
+    )
+
+
+@given(services(wanted=is_counted))
 def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     total = sum(replicas * nodes for _, replicas, nodes in roles(manifest))
     made = list(pods(objects))
     assert plan.total_pods == len(made) == total
     lws = of_kind(objects, "LeaderWorkerSet")
-    per_role = manifest["spec"].get("layout") == "PerRole"
+    per_role = has_layout_per_role(manifest)
     copies = manifest["spec"].get("groups", 1)
     wanted = [min(replicas, copies) if per_role else replicas for _, replicas, _ in roles(manifest)]
     assert len(lws) == sum(wanted)
@@ -79,9 +102,8 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     event(f"layout: {plan.shape.layout.value}")
     assert len(of_kind(objects, "Service")) == 1
     groups = of_kind(objects, "PodGroup")
-    assert [each["kind"] for each in objects if each["kind"] not in BESIDE] == [
-        *("PodGroup" for _ in groups), *("LeaderWorkerSet" for _ in lws), "Service",
-    ]  # fmt: skip
+    order = ["PodGroup"] * len(groups) + ["LeaderWorkerSet"] * len(lws) + ["Service"]
+    assert [each["kind"] for each in objects if each["kind"] in order] == order
     assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
     event(f"gang: {gang_form(plan.gang).value}")
     asked = [pod["spec"] for _, _, pod in made]
@@ -99,8 +121,8 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
         assert {pod["metadata"]["labels"].get(f"{PREFIX}group-index") for _, _, pod in own} == {
             index
         }
-        asks = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
-        assert ("minResources" in group["spec"]) == bool(asks.get("minResources"))
+        wanted_minimum = bool(gang_policy(manifest).get("minResources"))
+        assert ("minResources" in group["spec"]) == wanted_minimum
     if groups:
         assert len({spec.get("schedulerName") for spec in asked}) == 1
         assert asked[0]["schedulerName"] == "volcano"
@@ -132,13 +154,18 @@ def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> No
     assert plan.gang is not None
     assert plan.gang.min_accelerators <= sum(_devices(pod["spec"]) for _, _, pod in made)
     if minimum:
-        counted = sum(int(amount) for name, amount in minimum.items() if "/" in name)
-        assert counted == plan.gang.min_accelerators
+        assert _count_devices(minimum.items()) == plan.gang.min_accelerators
 
 
 def _devices(spec: Manifest) -> int:
     limits = (container.get("resources", {}).get("limits", {}) for container in spec["containers"])
-    return sum(int(amount) for held in limits for name, amount in held.items() if "/" in name)
+    return _count_devices(amount for held in limits for amount in held.items())
+
+
+def _count_devices(amounts: Iterable[tuple[str, Any]]) -> int:
+    return sum(
+        int(amount) for name, amount in amounts if "/" in name and not name.startswith(NETWORK)
+    )
 
 
 def _matches(policy: Manifest, held: Manifest) -> bool:
@@ -151,7 +178,7 @@ def _matches(policy: Manifest, held: Manifest) -> bool:
     )
 
 
-@given(services(extras=True))
+@given(services())
 @examples(0.5)
 def test_names_are_unique_and_within_their_limits(manifest: Manifest) -> None:
     _, objects = built(manifest)
@@ -168,7 +195,7 @@ def test_names_are_unique_and_within_their_limits(manifest: Manifest) -> None:
     assert {each["metadata"]["namespace"] for each in objects} == {namespace}
 
 
-@given(services())
+@given(services(fields=PLAIN, wanted=has_volcano))
 def test_user_values_appear_in_the_objects(manifest: Manifest) -> None:
     _, objects = built(manifest)
     own = manifest["metadata"]
@@ -204,30 +231,33 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: 
     serving = 0
     assert len(pod["spec"]["containers"]) == len(given_["spec"]["containers"])
     for before, after in zip(given_["spec"]["containers"], pod["spec"]["containers"], strict=True):
-        if before["name"].startswith("side-"):
+        if before["name"].startswith(("side-", "routing-proxy")):
             assert before == after
             continue
         serving += 1
-        launched = ("command", "args") if wide else ()
+        launched = ("command", "args", "env") if wide else ()
         lost = LEADER_ONLY if trimmed else ()
         kept = {k: v for k, v in before.items() if k not in (*launched, *lost)}
         if wide and leads and "ports" in kept:
             ports = kept.pop("ports")
             assert [port for port in after["ports"] if port in ports] == ports
-        assert after.items() >= kept.items()
+        if any(" " in word for word in kept.get("args") or ()):
+            del kept["args"]  # elements of several words are split
+        env = before.get("env", [])
+        assert after.get("env", [])[: len(env)] == env
+        assert {key: after.get(key) for key in kept} == kept
         assert set(after) - set(before) <= {"readinessProbe", "ports", "lifecycle", *launched}
         own = () if "lifecycle" in before else ("lifecycle",)
         assert not ({*lost} - {*own}) & set(after)
     assert serving == 1
 
 
-@given(services(extras=True))
+@given(services())
 @examples(0.5)
 def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     (entry,) = of_kind(objects, "Service")
-    types = {role["componentType"] for role, _, _ in roles(manifest)}
-    paired = {"prefiller", "decoder"} <= types
+    paired = {"prefiller", "decoder"} <= types(manifest)
     for name, leads, pod in pods(objects):
         labels = pod["metadata"]["labels"]
         decodes = labels[f"{PREFIX}component-type"] == "decoder"
@@ -238,7 +268,7 @@ def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Mani
     assert entry["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
 
 
-@given(services(extras=True))
+@given(services())
 @examples(0.5)
 def test_objects_depend_only_on_the_manifest(manifest: Manifest) -> None:
     before = copy.deepcopy(manifest)
@@ -252,7 +282,7 @@ def test_objects_depend_only_on_the_manifest(manifest: Manifest) -> None:
     ]
 
 
-@given(services(extras=True))
+@given(services())
 @examples(0.25)
 def test_the_objects_survive_json_and_yaml(manifest: Manifest) -> None:
     _, objects = built(manifest)

@@ -35,7 +35,7 @@ def test_layout_follows_from_autoscaling_where_none_is_written() -> None:
     assert problems(unwritten) == []
     assert rendered(unwritten) == rendered(scaled())
     text = shown(unwritten)
-    assert "PerRole, required by the autoscaler of inference; updated by" in text
+    assert "PerRole, required by the autoscaler of inference " in text
     assert "PerRole" not in shown(service(role()))
 
 

@@ -195,12 +195,14 @@ def test_without_gpus_no_panel_divides_by_them() -> None:
 
 
 def test_namespace_output_has_one_error_that_names_the_fix() -> None:
-    manifest = seen()
+    scaled = {"maxReplicas": 3, "target": "latency"}
+    manifest = seen(serving(autoscaling=scaled), layout="PerRole")
     manifest["metadata"]["namespace"] = UnknownOutput()
     (error,) = [text for text in problems(manifest) if "Output" in text]
     assert error.startswith(
-        "metadata.namespace: is part of names or queries of monitoring.alerts, "
-        "monitoring.dashboards, endpointPicker.metrics Authenticated: pass the string"
+        "metadata.namespace: is part of names or queries of autoscaling.target, "
+        "monitoring.alerts, monitoring.dashboards, endpointPicker.metrics Authenticated: "
+        "pass the string"
     )
     assert "depends_on" in error
 

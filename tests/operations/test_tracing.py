@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from routed import LLM_D, V1_5, picker_container, routed
+from routed import V1_5, picker_container, routed
 from samples import (
     container,
     nodes,
@@ -67,15 +67,6 @@ def test_flag_goes_where_the_engine_is_started() -> None:
     assert engine["args"] == [f"exec vllm serve m --otlp-traces-endpoint {ENDPOINT}; exit 1"]
 
 
-def test_picker_that_ignores_tls_is_rejected() -> None:
-    for image, refused in ((V1_5, True), (LLM_D, False)):
-        manifest = traced(routed(otel(), endpointPicker={"image": image}))
-        manifest["spec"]["tracing"]["endpoint"] = "https://otel:4317"
-        assert bool(about("tracing.endpoint", problems(manifest))) == refused
-        (_engine,) = serving_containers(traced(manifest, picker=False))
-        assert "--tracing=false" in picker_container(manifest)["args"]
-
-
 def test_engine_without_tracing_flags_is_reported() -> None:
     own = container(
         image="lmsysorg/sglang:v0.5.3",
@@ -84,8 +75,6 @@ def test_engine_without_tracing_flags_is_reported() -> None:
     )
     manifest = traced(service(role(template=template(own))))
     assert about("no tracing flags of sglang", said(manifest))
-    assert warnings(manifest) == [
-        "warning: tracing: has no effect: neither an endpoint picker nor an engine sends traces"
-    ]
+    assert warnings(manifest) == []
     (engine,) = serving_containers(manifest)
     assert "env" not in engine

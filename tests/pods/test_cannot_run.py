@@ -82,15 +82,6 @@ def test_leader_ready_with_launcher_is_reported(
 # Arguments of releases that are not known yet
 
 
-@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.99.0", "example.com/patched-vllm:1"])
-def test_flag_of_a_newer_release_is_information(image: str) -> None:
-    manifest = pod(engine(image=image, args=["--model", "m", "--enable-telepathy"]))
-    (found,) = findings(manifest, "argument-unknown")
-    assert (found.severity.value, found.path) == ("info", f"{C}.args[2]")
-    assert "no release of vLLM up to" in found.message
-    assert "did you mean" not in found.message
-
-
 def test_misspelt_argument_is_found_in_newer_releases() -> None:
     args = ["--model", "m", "--max-nm-seqs", "8"]
     (found,) = findings(

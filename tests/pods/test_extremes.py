@@ -9,7 +9,14 @@ from samples import container, pod, problems
 
 
 @pytest.mark.parametrize(
-    ("opening", "closing"), [("if true; then ", "; fi"), ("(", ")"), ("$(", ")"), ('"$(', ')"')]
+    ("opening", "closing"),
+    [
+        ("(", ")"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("if true; then ", "; fi"), ("$(", ")"), ('"$(', ')"'))
+        ),
+    ],
 )
 def test_shell_text_that_is_nested_deep(opening: str, closing: str) -> None:
     script = opening * 20_000 + "vllm serve m" + closing * 20_000

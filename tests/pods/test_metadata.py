@@ -59,13 +59,15 @@ def test_preset_has_them() -> None:
 
 def test_picker_has_pod_metadata_of_service_and_role() -> None:
     manifest = routed(role())
-    manifest["spec"] |= {"podLabels": {"team": "a", "cost": "7"}}
+    manifest["spec"] |= {"podLabels": {"team": "a", "cost": "7", "app": "chat"}}
     manifest["spec"]["roles"][0] |= {"podLabels": {"team": "routing"}, "podAnnotations": {"x": "y"}}
     deployment = only(manifest, "Deployment")["spec"]
     found = deployment["template"]["metadata"]
     assert found["labels"].items() >= {"team": "routing", "cost": "7"}.items()
     assert found["annotations"]["x"] == "y"
     assert set(deployment["selector"]["matchLabels"]) == {"app", "fusioninfer.io/component-type"}
+    assert deployment["selector"]["matchLabels"].items() <= found["labels"].items()
+    assert pod_metadata(manifest)[0]["labels"]["app"] == "chat"
 
 
 def test_change_is_a_new_revision_of_the_role_alone() -> None:

@@ -130,14 +130,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "sidecar.args[0]: --connector is set by kvTransfer.sidecar.connector; remove it here",
     ),
     (
-        {"sidecar": {"args": ["--no-such=1"]}},
-        "sidecar.args[0]: the sidecar of llm-d-0.10 has no flag --no-such and would not start",
-    ),
-    (
-        {"sidecar": {"args": ["true"]}},
-        'sidecar.args[0]: must be a flag such as --name=value, got "true"',
-    ),
-    (
         {"sidecar": {"family": "gaie-1.5"}},
         'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, got "gaie-1.5"',
     ),
@@ -168,7 +160,6 @@ def test_custom_sidecar_image_may_have_other_flags() -> None:
     own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
     manifest = pair(decode_role=transfer(sidecar=own))
     assert problems(manifest) == []
-    assert [warning for warning in warnings(manifest) if "--mine" in warning]
     assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
@@ -177,7 +168,6 @@ def test_user_may_enable_secure_proxy() -> None:
     found = its_sidecar(manifest)
     assert [each for each in found["args"] if "secure" in each] == ["--secure-proxy=true"]
     assert found["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
-    assert len(warnings(manifest)) == 1
 
 
 OWN: list[dict[str, Any]] = [

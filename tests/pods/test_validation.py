@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from refused_pods import REFUSED, REFUSED_BY_SERVER, TAKEN, Fields
 
-from fusioninfer_pulumi.checks.pods.template import Owner, check_template
+from fusioninfer_pulumi.checks.pods.template import check_template
 from fusioninfer_pulumi.findings import format_path
 
 
@@ -51,13 +51,3 @@ PRESENCE = {
 def test_unknown_program_is_never_rejected(given: Fields) -> None:
     found = {finding.rule for finding in check_template(outputs(given))}
     assert found <= PRESENCE
-
-
-def test_job_ends() -> None:
-    given: Fields = {"spec": {"restartPolicy": "Never", "containers": []}}
-    told = {owner: [finding.rule for finding in check_template(given, owner)] for owner in Owner}
-    assert told == {
-        Owner.STATEFUL_SET: ["unknown-value"],
-        Owner.DEPLOYMENT: ["unknown-value"],
-        Owner.JOB: [],
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,9 +83,16 @@ def test_further_fields_go_to_the_service_or_to_its_serving_roles() -> None:
     assert (roles["prefill"].gpus, roles["decode"].gpus) == (4, 4)
 
 
-def test_invalid_fields_are_reported() -> None:
-    with pytest.raises(InvalidServiceError, match=r"roles\[0\].gpus: must be at least 1, got 0"):
-        model_service("Qwen/Qwen3-8B", accelerator=None, gpus=0)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"gpus": 0}, "roles[0].gpus: must be at least 1, got 0"),
+        ({"router": 3}, "roles[0]: must be a mapping, got 3"),
+    ],
+)
+def test_invalid_fields_are_reported(fields: Any, message: str) -> None:
+    with pytest.raises(InvalidServiceError, match=re.escape(message)):
+        model_service("Qwen/Qwen3-8B", accelerator="H100", **fields)
 
 
 def test_type_checkers_know_the_further_fields() -> None:

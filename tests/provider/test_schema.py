@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from json_schema import fields_schema
 from package_schema import schema_text
 
@@ -78,15 +77,32 @@ def test_plain_marks_fields_that_cannot_be_outputs() -> None:
     assert "plain" not in kind("SecretKey")["properties"]["name"]
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "types"),
-    [
-        ("Rollout", "maxUnavailable", ["integer", "string"]),
-        ("AutoscalingMetric", "target", ["string", "number"]),
-    ],
-)
-def test_union_field_lists_all_types(name: str, field: str, types: list[str]) -> None:
-    assert [each["type"] for each in kind(name)["properties"][field]["oneOf"]] == types
+def test_only_fields_with_two_forms_have_two_types() -> None:
+    count = ["integer", "string"]
+    assert {
+        f"{token.rpartition(':')[2]}.{name}": [option["type"] for option in part["oneOf"]]
+        for token, kind in TYPES.items()
+        for name, schema in kind.get("properties", {}).items()
+        for part in parts(schema)
+        if "oneOf" in part
+    } == {
+        # Counts or percentages, as in Kubernetes' own fields.
+        "DisruptionBudget.maxUnavailable": count,
+        "DisruptionBudget.minAvailable": count,
+        "RoleRollout.maxSurge": count,
+        "RoleRollout.maxUnavailable": count,
+        "Rollout.maxSurge": count,
+        "Rollout.maxUnavailable": count,
+        # One value or a list.
+        "DeviceRequirement.attributes": ["string", "array"],
+        # The contents of config.json, or the path of a file.
+        "Model.config": ["object", "string"],
+    }
+
+
+def test_quantities_are_strings() -> None:
+    assert kind("AutoscalingMetric")["properties"]["target"]["type"] == "string"
+    assert kind("Storage")["properties"]["size"]["type"] == "string"
 
 
 def test_on_and_off_are_enum_values() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
+from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import update_order
 

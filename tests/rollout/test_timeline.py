@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
@@ -144,8 +144,7 @@ def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
     ]
     assert [row.serving["old"] for row in played.rows[:-1]] == [2, 2, 2]
     assert played.after.serving == {"a": 2}
-    # 24 accelerators of 45 minutes, where the service has 16 before and after.
-    assert (played.peak, played.extra_hours) == (24, 8 * 0.75)
+    assert played.peak == 24
 
 
 def test_replicas_not_awaited_do_not_count_as_serving() -> None:
@@ -161,7 +160,7 @@ def test_change_without_restart_has_no_steps() -> None:
     plan = three()
     same = LwsSize(1, 8)
     played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
-    assert (played.batches, played.after.seconds, played.extra_hours) == ((), 0, 0)
+    assert (played.batches, played.after.seconds) == ((), 0)
 
 
 def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
@@ -293,7 +292,7 @@ def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
     return plan_of(service(*draw(st.permutations(roles)), rollout={"roleOrder": order}))
 
 
-@settings(max_examples=50)
+@examples(2)
 @given(pairs_to_update(), st.integers(0, 2**32).map(Random))
 def test_no_ready_decode_replica_lacks_partner_of_its_pair_revision(
     plan: ServicePlan, random: Random

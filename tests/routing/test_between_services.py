@@ -97,11 +97,6 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
     ),
     "no router, and no request yet": (
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no InferencePool next-pool"),
-    "scaled to zero": (
-        [chat(), parked()],
-        (f"chat: {SPLIT}next gets 10 % of the requests and is scaled to zero; set its weight to 0, "
-        "or give it replicas"),
-    ),
     "no route": (
         [service(role(), metadata={"name": "chat"}), other()],
         f"next: warning: {BY}chat has no route: no request comes"),
@@ -173,10 +168,10 @@ def test_policies_of_two_services_do_not_collide() -> None:
     one, two = routed(role("b-c"), **guarded), routed(role("c"), **guarded)
     one["metadata"]["name"], two["metadata"]["name"] = "a", "a-b"
     plans = plan_services([*load(one), *load(two)])
-    told = [str(each) for each in plans[1].findings if "NetworkPolicy" in str(each)]
+    told = [str(each) for each in plans[1].findings if "Objects named" in str(each)]
     assert told == [
         (
-            'roles[1].name: NetworkPolicy "a-b-c" would also belong to role b-c of service a; '
+            'roles[1].name: Objects named "a-b-c" would also belong to role b-c of service a; '
             "rename one of them"
         )
     ]

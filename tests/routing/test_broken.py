@@ -113,7 +113,7 @@ def judged(manifest: Manifest) -> bool:
         assert problems(manifest)
         return False
     assert plan.routing is not None
-    find_endpoint(plan.routing, plan.namespace)
+    find_endpoint(plan.routing)
     assert objects
     assert all(can_be_written(each) for each in objects)
     return True

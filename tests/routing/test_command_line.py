@@ -13,6 +13,7 @@ from samples import Manifest
 
 from fusioninfer_pulumi.cli.main import main
 
+UNKNOWN = "unknown: the route or the host name of its Gateway is managed elsewhere"
 BALANCED = "3 x longest shared prefix + 2 x most free KV cache + 2 x fewest waiting requests"
 
 ROUTE = {
@@ -52,7 +53,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "unknown: the Gateway is managed elsewhere, and the route has no host name",
+            UNKNOWN,
         ),
     ),
     "another service's route": (
@@ -64,7 +65,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "unknown: the route belongs to service stable",
+            UNKNOWN,
         ),
     ),
     "routes made elsewhere": (
@@ -76,7 +77,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "unknown: HTTPRoute infra/a, b is managed elsewhere",
+            UNKNOWN,
         ),
     ),
     "prefill and decode": (

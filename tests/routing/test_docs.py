@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fusioninfer_pulumi.routing.gateway_implementations import IMPLEMENTATIONS, EppTls
+from fusioninfer_pulumi.routing.gateway_implementations import IMPLEMENTATIONS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
 
@@ -16,4 +16,3 @@ def test_gateway_table_matches_implementations() -> None:
     assert list(rows) == list(IMPLEMENTATIONS)
     for name, known in IMPLEMENTATIONS.items():
         assert known.gateway_class in rows[name][1]
-        assert ("always" in rows[name][2]) == (known.epp_tls is EppTls.ALWAYS)

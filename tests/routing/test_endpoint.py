@@ -13,7 +13,7 @@ from fusioninfer_pulumi.routing.endpoint import find_endpoint
 def endpoint(manifest: Manifest) -> str | None:
     plan = plan_of(manifest)
     assert plan.routing is not None
-    found = find_endpoint(plan.routing, plan.namespace)
+    found = find_endpoint(plan.routing)
     return None if found is None else found.url("<address>" if found.host is None else found.host)
 
 
@@ -65,7 +65,7 @@ def test_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
 def test_address_of_a_gateway_is_read_from_its_status() -> None:
     plan = plan_of(managed(httproute=None))
     assert plan.routing is not None
-    found = find_endpoint(plan.routing, plan.namespace)
+    found = find_endpoint(plan.routing)
     assert found is not None
     assert found.url_of_gateway(None) == ""
     assert found.url_of_gateway({"addresses": []}) == ""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from gateways import HOSTS, HTTP, HTTPS, open_to
-from routed import ROUTE, objects, only, routed
-from samples import problems, said, warnings
+from routed import objects, only, routed
+from samples import problems, said
 
 CLASSES = {
     None: "eg",
@@ -72,16 +72,6 @@ def test_implementation_with_parent_refs_creates_no_gateway() -> None:
     manifest = routed(gateway={"implementation": "istio"})
     assert not objects(manifest, "Gateway")
     assert objects(manifest, "DestinationRule")
-
-
-def test_gateway_without_routes_is_a_warning() -> None:
-    (told,) = warnings(routed(gateway={"listeners": [HTTP]}))
-    assert told.startswith(
-        "warning: roles[0].httproute.parentRefs: do not include the service's own Gateway "
-        "svc-gateway"
-    )
-    named = {**ROUTE, "parentRefs": [{"name": "svc-gateway", "sectionName": "http"}]}
-    assert not warnings(routed(httproute=named, gateway={"listeners": [HTTP]}))
 
 
 @pytest.mark.parametrize("named", ["kgateway", "envoy-gateway", "eks"])

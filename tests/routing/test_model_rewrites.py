@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, ROUTE, V1_5, only, routed
-from samples import Manifest, container, role, template, warnings
+from samples import Manifest, container, role, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.diff._sentences import describe_traffic_shares
@@ -72,17 +72,6 @@ def test_rewrite_of_all_other_names_comes_last() -> None:
 
 
 AT = "roles[0].modelRewrites"
-
-
-def test_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
-    manifest = canary(95, 5)
-    manifest["spec"]["roles"].append(serving("base", name="more"))
-    (warned,) = [line for line in warnings(manifest) if "modelRewrites" in line]
-    assert warned == (
-        f'warning: {AT}[0].targets[1].model: "tuned" is not served by all pods: more serves base; '
-        "engines answer 404 for it. For a model with separate pods use httproute.split"
-    )
-    assert not [line for line in warnings(canary(95, 5)) if "modelRewrites" in line]
 
 
 def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> None:

@@ -7,24 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import examples
-from routed import ROUTE
-from samples import Manifest
-from strategies import services
+from samples import Manifest, plan_of
+from strategies import plans, services, types
 
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-
-STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity",
-              "pd-disaggregation", None)  # fmt: skip
-
-ENGINES = (("entrypoint", "serve", "script"), ("sglang",))
-"""The forms of each engine that hands its KV cache over; a pair needs two of the same."""
 
 Labels = Mapping[str, str]
 
@@ -66,40 +57,15 @@ PAIRS = pytest.mark.parametrize("pairs", [False, True])
 """Both kinds in every property: how many of a kind are drawn by chance varies with the Python."""
 
 
-@st.composite
-def routed_services(draw: st.DrawFn, pairs: bool = False) -> Manifest:
-    """A service behind a router; `pairs` makes its first roles a prefiller and a decoder."""
-    own = {"min_roles": 2, "forms": draw(st.sampled_from(ENGINES))} if pairs else {}
-    manifest = draw(services(namespaces=("default",), ports=(8000,), **own))
-    strategy = draw(st.sampled_from(STRATEGIES))
-    router: Manifest = {"name": "router", "componentType": "router", "httproute": ROUTE}
-    if strategy is not None:
-        router["strategy"] = strategy
-    template = draw(st.sampled_from((None, {"metadata": {"labels": {"role": "x", "team": "y"}}})))
-    if template is not None:
-        router["endpointPicker"] = {"template": template}
-    if pairs:
-        for role, kind in zip(manifest["spec"]["roles"], ("prefiller", "decoder"), strict=False):
-            role["componentType"] = kind
-        for role in manifest["spec"]["roles"]:
-            role.pop("startupPolicy", None)  # a gang has no choice
-    types = {role["componentType"] for role in manifest["spec"]["roles"]}
-    for role in manifest["spec"]["roles"]:
-        role["port"] = 8000
-        if {"prefiller", "decoder"} <= types and role["componentType"] != "worker":
-            role.setdefault("kvTransfer", {})
-    at = draw(st.integers(0, len(manifest["spec"]["roles"])))
-    manifest["spec"]["roles"].insert(at, router)
-    return manifest
+def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
+    """Plans of services behind a picker; `pairs` are of those with prefill and decode roles."""
 
+    def is_wanted(manifest: Manifest) -> bool:
+        # A complete configuration alone decides which pods are reached.
+        own = "endpointPickerConfig" in str(manifest)
+        return not own and (not pairs or {"prefiller", "decoder"} <= types(manifest))
 
-def planned(manifest: Manifest) -> ServicePlan:
-    (args,) = load(manifest)
-    return plan_service(args)
-
-
-def accepted(plan: ServicePlan) -> bool:
-    return not errors(plan.findings)
+    return plans(routed=True, wanted=is_wanted).filter(lambda plan: plan.picker is not None)
 
 
 def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
@@ -121,7 +87,7 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @examples(0.5)
 @given(st.data())
 def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject) -> None:
-    plan = data.draw(routed_services(pairs).map(planned).filter(accepted))
+    plan = data.draw(routed_plans(pairs))
     (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
     selector = pool["spec"]["selector"]
     pods = list(pods_of(plan))
@@ -134,10 +100,11 @@ def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject)
 @examples(0.5)
 @given(st.data())
 def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
-    one, other = data.draw(routed_services(pairs)), data.draw(routed_services())
-    other["metadata"]["name"] = one["metadata"]["name"] + "-x"
-    plans = [plan for plan in map(planned, (one, other)) if accepted(plan)]
-    for mine, theirs in itertools.permutations(plans, 2):
+    one, neighbor = data.draw(routed_plans(pairs)), data.draw(services(routed=True))
+    neighbor["metadata"]["name"] = one.service + "-x"
+    other = plan_of(neighbor)
+    assume(not errors(other.findings))
+    for mine, theirs in itertools.permutations((one, other)):
         for each in render(mine):
             selected = {
                 "InferencePool": lambda spec: spec["selector"],
@@ -153,7 +120,7 @@ def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObj
 @examples(0.5)
 @given(st.data())
 def test_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
-    plan = data.draw(routed_services(pairs).map(planned).filter(accepted))
+    plan = data.draw(routed_plans(pairs))
     (service,) = [each for each in render(plan) if each["kind"] == "Service"]
     selector = {"matchLabels": service["spec"]["selector"]}
     for kind, _, labels in pods_of(plan):

@@ -7,7 +7,6 @@ from samples import (
     Manifest,
     container,
     pod_templates,
-    problems,
     role,
     template,
 )
@@ -86,10 +85,3 @@ def test_sidecar_listens_for_every_rank() -> None:
     assert "8004" in engine_["args"]
     declared = {port["containerPort"] for port in engine_["ports"]}
     assert declared >= {8004, 8005, 8006, 8007}
-
-
-def test_old_release_rejects_port_per_rank() -> None:
-    built = template(container(gpus=4))
-    (problem,) = problems(routed(ranked(template=built)))
-    assert "--data-parallel-multi-port-external-lb" in problem
-    assert "from v0.22.0 on" in problem

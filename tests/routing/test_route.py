@@ -262,7 +262,9 @@ def test_gateway_extras_exist_for_external_routes(implementation: str, external:
 
 def test_route_of_another_namespace_needs_a_grant() -> None:
     (asked,) = warnings(routed(httproute=FAR))
-    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not refer to" in asked
+    assert (
+        f"{AT}.refs[0].namespace: InferencePool svc-pool is in another namespace than the" in asked
+    )
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
     granted = routed(httproute=FAR, referenceGrants=True)
     assert not warnings(granted)

@@ -8,13 +8,11 @@ import pytest
 from routed import ROUTE, objects, only, pair, routed
 from samples import (
     Manifest,
-    container,
     listening,
     plan_of,
     problems,
     rendered,
     role,
-    template,
     warnings,
 )
 
@@ -71,17 +69,10 @@ def test_prefill_and_decode_are_not_paired() -> None:
     assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
 
 
-def test_engines_that_serve_https_are_a_warning() -> None:
-    words = ["--model", "m", "--ssl-certfile", "/c", "--ssl-keyfile", "/k"]
-    serving = role(template=template(container(args=words)))
-    assert any("plain HTTP to a Service" in text for text in warnings(behind_service(serving)))
-    assert not any("plain HTTP" in text for text in warnings(behind_service()))
-
-
 def test_clients_reach_the_route_and_without_one_the_service() -> None:
     plan = plan_of(behind_service())
     assert plan.routing is not None
-    found = find_endpoint(plan.routing, plan.namespace)
+    found = find_endpoint(plan.routing)
     assert found is not None
     assert (found.host, plan.has_service_endpoint) == ("svc.example.com", False)
     assert plan_of(behind_service(httproute=None)).has_service_endpoint

@@ -15,7 +15,6 @@ from samples import (
     role,
     service,
     template,
-    warnings,
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
@@ -134,11 +133,6 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-
-
-def test_surge_has_no_effect_without_rolling_updates() -> None:
-    (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
-    assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
 
 
 @pytest.mark.parametrize(

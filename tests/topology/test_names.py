@@ -29,7 +29,7 @@ def test_two_services_may_not_have_one_name_in_a_namespace() -> None:
 
 def test_names_that_join_to_the_same_set_are_found_across_services() -> None:
     expected = (
-        'roles[0].name: LeaderWorkerSet "a-b-c-0" would also belong to role b-c of service a; '
+        'roles[0].name: Objects named "a-b-c" would also belong to role b-c of service a; '
         "rename one of them"
     )
     found = collisions(service(role("b-c"), name="a"), service(role("c"), name="a-b"))

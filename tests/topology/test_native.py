@@ -18,10 +18,10 @@ from samples import (
     template,
 )
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
+from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.cli.diff.manifests import pod_group_reference
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
+from fusioninfer_pulumi.topology.gang import pod_group_reference
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 

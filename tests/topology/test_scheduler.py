@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from samples import (
+    container,
     kinds,
     pod_templates,
     prefill_decode,
     problems,
     rendered,
+    role,
     scheduling,
     service,
+    template,
 )
 
 OFF = {"gangPolicy": {"mode": "Off"}}
@@ -31,6 +34,15 @@ def test_queue_is_named_by_the_pod_group_or_by_the_pods() -> None:
     loose = service(**scheduling(queue="research", schedulerName="volcano"))
     assert pod_templates(loose)[0]["metadata"]["annotations"] == {key: "research"}
     assert kinds(loose) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
+
+
+def test_queue_of_a_pod_template_takes_precedence() -> None:
+    key = "scheduling.volcano.sh/queue-name"
+    user_template = template(container(), metadata={"annotations": {key: "mine"}})
+    strategy = scheduling(queue="research", schedulerName="volcano")
+    manifest = service(role(template=user_template), **strategy)
+    assert problems(manifest) == []
+    assert pod_templates(manifest)[0]["metadata"]["annotations"] == {key: "mine"}
 
 
 def test_another_scheduler_is_used_as_given() -> None:

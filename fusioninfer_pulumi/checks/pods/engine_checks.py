@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.role import RoleArgs, StartupPolicy
-from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_generated_arguments
+from fusioninfer_pulumi.api.role import StartupPolicy
+from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.launchers import LAUNCHER_CONTRADICTED
 from fusioninfer_pulumi.engines.model_arguments import (
-    ACCELERATORS_TOO_FEW,
     check_accelerators,
     is_gated,
 )
@@ -21,27 +17,9 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
-from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
-ARGUMENTS_NOT_READ = Rule("arguments-not-read")
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
-
-
-#: Ways in which a script reads the words behind it.
-_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
-
-
-def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Report arguments that a script ignores."""
-    for pod in pods.user_pods:
-        argv = pod.user_command.argv
-        if argv.script_at is None or not isinstance(argv.script, str):
-            continue
-        flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
-        behind = pod.user_container.get("args") and argv.script_at < len(argv.command)
-        if behind and flags and not _POSITIONAL.search(argv.script):
-            message = 'the script in command does not read these; move them into it, or add "$@"'
-            yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
@@ -68,21 +46,20 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
     # several ranks, such as Neuron devices.
     counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
-    # Accelerators that do not fit `parallelism` are an error of that field.
-    if counted and explain_shortage(ctx.role, command, have) is None:
-        findings += check_accelerators(command, have, ctx.nodes)
+    if counted:
+        field = at if ctx.role.parallelism is None else ctx.at("parallelism")
+        for finding in check_accelerators(command, have, ctx.nodes):
+            yield finding.at(*field)
     if ctx.launcher is not None and engine is not None:
-        for finding in engine.multi_node.check_image(command, ctx.launcher):
-            yield finding.at(*ctx.at("multinode", "launcher"))
-        for finding in engine.multi_node.check_flags(command, ctx.launcher, ctx.nodes):
-            yield finding.at(*at)
+        for finding in engine.multi_node.check_launcher(command, ctx.launcher):
+            yield finding.under(*ctx.at()) if finding.location else finding.at(*at)
     if engine is not None:
         findings += engine.kv_cache.check_connector(command)
     yield from (finding.at(*at) for finding in findings)
 
 
 def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a launcher that has no effect, or whose leader is never ready."""
+    """Warn of a launcher whose leader is never ready."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
     if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
@@ -92,20 +69,10 @@ def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "LeaderCreated"
         )
         yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
-    explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
-    if ctx.nodes == 1 and explicit and ctx.role.counted:
-        message = "has no effect: a replica is a single pod"
-        yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
 
 
-def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """Check the arguments of all roles; report a field that roles share once."""
-    findings = [finding for ctx, pods in roles for finding in _check_arguments(pods, ctx)]
-    return list(dict.fromkeys(findings))
-
-
-def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the user's and the generated arguments against the image's release."""
+def argument_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.user_command, read_plain_variables(pod.user_container)
         # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
@@ -113,8 +80,6 @@ def _check_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
             yield finding.under(*pod.container_path)
-    for finding in check_generated_arguments(pods.command, pods.leader.user_command):
-        yield finding.at(*ctx.at())
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -122,49 +87,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    reasons = (
-        explain_shortage(ctx.role, pods.command, accelerators(pod.template))
-        for pod in pods.all
-        if has_one_rank_per_accelerator(pod.template)
-    )
-    reason = next((reason for reason in reasons if reason is not None), None)
-    if reason is not None:
-        yield error(ACCELERATORS_TOO_FEW, at, reason)
-    rejected = engine.check_sizes(args)
-    yield from (finding.under(*at) for finding in rejected)
-    if args.data_rpc_port is not None and ctx.nodes == 1 and not rejected:
-        message = "has no effect: a replica is a single pod"
-        yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
-    if not pods.command.readable:
-        yield warning(
-            ARGUMENTS_UNREADABLE,
-            at,
-            "arguments that cannot be read may conflict with it: the engine uses the last of two",
-        )
-
-
-def explain_shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
-    """Explain why a pod has too few accelerators for its share of a model; None if it has enough.
-
-    A pod that asks for none through resources may have them otherwise.
-    """
-    args, nodes = role.parallelism, role.nodes
-    if args is None or not have:
-        return None
-    sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
-    need = args.ranks // nodes
-    over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine is not None and command.has(*command.engine.shared_copies_flags):
-        need //= args.data or 1  # its copies share the accelerators of tensor
-        del sizes["data"]
-    elif args.data_local is not None and nodes > 1:
-        del sizes["data"]
-        sizes["dataLocal"], over = args.data_local, ""
-    if need <= have:
-        return None
-    explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-    equals = "=" if over or " x " in explicit else "needs"
-    return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
+    yield from (finding.under(*at) for finding in engine.check_sizes(args))
 
 
 TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")

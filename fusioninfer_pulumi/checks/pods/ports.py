@@ -7,27 +7,32 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.availability import StartupArgs
-from fusioninfer_pulumi.api.model import hub_name
-from fusioninfer_pulumi.api.role import Launcher
+from fusioninfer_pulumi.api.model import ModelArgs, parse_model_uri
+from fusioninfer_pulumi.checks.pods.template import known_mapping
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     HOST_FLAG,
     PORT_FLAG,
     EngineCommand,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import model_bytes
+from fusioninfer_pulumi.pods.pod import Context, RolePods
+from fusioninfer_pulumi.presets.model_catalogue import weights_size
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
 PORT_NOT_SERVED = Rule("port-not-served")
 ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_HOOKS = ("postStart", "preStop")
+_PROBES: tuple[tuple[str, ...], ...] = (
+    ("livenessProbe",),
+    ("readinessProbe",),
+    ("startupProbe",),
+    ("lifecycle", "postStart"),
+    ("lifecycle", "preStop"),
+)
 _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
@@ -36,9 +41,7 @@ def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
-    for pod in pods.user_pods:
-        yield from _check_probes(pod, pods, ctx)
-    yield from _check_engine_probes(pods)
+    yield from _check_probes(pods)
 
 
 def find_served_port(command: EngineCommand) -> int | None:
@@ -48,15 +51,6 @@ def find_served_port(command: EngineCommand) -> int | None:
     if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
     return command.engine.default_port
-
-
-def _other_containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
-    """Yield the user's other containers that run while the engine serves."""
-    spec = pod.user_template["spec"]
-    sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
-    for container in (*spec["containers"], *sidecars):
-        if container.get("name") != pod.name:
-            yield container
 
 
 def _check_loopback(pods: RolePods) -> Iterator[Finding]:
@@ -83,148 +77,54 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     )
 
 
-def _network_actions(handler: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the network actions of a probe or hook, with their ports."""
-    for kind in _NETWORK:
-        action = handler.get(kind) if isinstance(handler, Mapping) else None
-        if isinstance(action, Mapping) and not action.get("host"):
-            yield kind, action.get("port")
-
-
-def _check_probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Report probes and hooks of undeclared port names, or of ports on which nothing listens."""
+def _check_probes(pods: RolePods) -> Iterator[Finding]:
+    """Report probes and hooks of the engine's container that nothing answers."""
+    pod, command, listens = pods.leader, pods.command, find_served_port(pods.command)
+    engine, user_container = command.engine, pod.user_container
+    if engine is None or listens is None or not command.readable:
+        return
+    ports = pod.container.get("ports") or ()
+    named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
-    built = {container["name"]: container for container in containers}
-    for field in ("containers", "initContainers"):
-        for index, user_container in enumerate(pod.user_template["spec"].get(field) or ()):
-            container, at = built[user_container["name"]], (*pod.path, "spec", field, index)
-            named = {
-                entry["name"]: entry.get("containerPort")
-                for entry in container.get("ports") or ()
-                if entry.get("name")
-            }
-            for where, kind, port in _user_probes(container, user_container):
-                here = (*at, *where, kind, "port")
-                number = named.get(port) if isinstance(port, str) else port
-                if isinstance(port, str) and port not in named:
-                    have = f"; it has {', '.join(named)}" if named else ""
-                    message = f'no port of the container is called "{port}"{have}'
-                    yield error(PROBE_NOT_ANSWERED, here, f"{message}: name one of its ports")
-                elif isinstance(number, int) and user_container["name"] == pod.name:
-                    yield from _check_answered(here, number, pod, pods, ctx)
+    others = [container for container in containers if container["name"] != pod.name]
+    answered = {listens, pods.port}
+    answered |= {entry.get("containerPort") for c in others for entry in c.get("ports") or ()}
+    # Another container, or another program of a script, may listen on any port.
+    declared = {entry.get("containerPort") for entry in ports}
+    alone = not others and command.script is None
+    for where in _PROBES:
+        holder, built = user_container, pod.container
+        for key in where:
+            holder, built = known_mapping(holder.get(key)), known_mapping(built.get(key))
+        for kind in _NETWORK:
+            action = built.get(kind) if kind in holder else None
+            if not isinstance(action, Mapping) or action.get("host"):
+                continue
+            port, at = action.get("port"), (*pod.container_path, *where, kind)
+            number = named.get(port) if isinstance(port, str) else port
+            if number is None and isinstance(port, str):
+                message = f'no port of the container is called "{port}": name one of its ports'
+                yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
+            elif isinstance(number, int) and number not in answered:
+                make_finding = error if alone and number not in declared else warning
+                message = f"{engine.title} serves on port {listens}, and nothing listens on port "
+                message += f"{number}; probe {listens}"
+                yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
+            elif kind == "httpGet" and _is_rejected(action, pods):
+                message = f"{engine.title} answers {shown(action['path'])} with 401, because the "
+                message += f"probe has no API key; use {engine.health_path}"
+                yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
 
-def _user_probes(
-    container: Mapping[str, Any], user_container: Mapping[str, Any]
-) -> Iterator[tuple[Location, str, Any]]:
-    """Yield the user's probes and hooks as they are in the finished container."""
-    for name in _PROBES:
-        if name in user_container:
-            for kind, port in _network_actions(container.get(name)):
-                yield (name,), kind, port
-    hooks = container.get("lifecycle")
-    if isinstance(hooks, Mapping):
-        for hook in _HOOKS:
-            for kind, port in _network_actions(hooks.get(hook)):
-                yield ("lifecycle", hook), kind, port
-
-
-def _check_answered(
-    at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context
-) -> Iterator[Finding]:
-    """Report a probe of the serving container for a port on which nothing in the pod listens."""
-    has_others = any(True for _ in _other_containers(pod))
-    if not pod.is_leader:
-        if not has_others and (reason := _explain_silent_worker(pod, pods, ctx)) is not None:
-            message = f"{reason}: nothing listens on port {port}; remove the probe"
-            yield error(PROBE_NOT_ANSWERED, at, message)
-        return
-    command, listens = pods.command, find_served_port(pods.command)
-    if command.engine is None or listens is None or not command.readable:
-        return
-    other_ports = {
-        entry.get("containerPort")
-        for other in _other_containers(pod)
-        for entry in other.get("ports") or ()
-    }
-    if port in {listens, pods.port, *other_ports}:
-        return
-    declared = port in {
-        entry.get("containerPort") for entry in pod.user_container.get("ports") or ()
-    }
-    if command.script is not None and declared:
-        return  # the script may start another server
-    make_finding = warning if command.script is not None or has_others or declared else error
-    yield make_finding(
-        PROBE_NOT_ANSWERED,
-        at,
-        f"{command.engine.title} serves on port {listens}, and nothing listens on port {port}; "
-        f"probe {listens}",
-    )
-
-
-def _explain_silent_worker(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
-    """Explain why a worker's pod serves nothing; None if it may serve."""
-    if ctx.launcher is Launcher.RAY:
-        return "with launcher ray, workers run only Ray"
-    engine = pods.command.engine
-    if ctx.launcher is Launcher.NONE:
-        user_command = worker.user_command
-        return (
-            "--headless serves nothing"
-            if user_command.readable and user_command.has("--headless")
-            else None
-        )
-    if engine is not None and not engine.workers_answer:
-        return f"{engine.title} serves only on the leader"
-    return None
-
-
-def _check_engine_probes(pods: RolePods) -> Iterator[Finding]:
-    """Check the paths that probes of the engine's container request."""
-    pod, command, engine = pods.leader, pods.command, pods.command.engine
-    if engine is None or not command.readable:
-        return
-    named = {
-        entry.get("name"): entry.get("containerPort")
-        for entry in pod.user_container.get("ports") or ()
-    }
-    for name in _PROBES:
-        probe, at = pod.user_container.get(name) or {}, (*pod.container_path, name)
-        action = probe.get("httpGet") or {}
-        port = action.get("port")
-        if action and named.get(port, port) == find_served_port(command):
-            yield from _check_http_probe((*at, "httpGet"), action, pods)
-
-
-def _check_http_probe(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
-    command, engine = pods.command, pods.command.engine
-    if engine is None:
-        return
-    path = action.get("path") or "/"
-    known = (engine.health_path, *engine.probe_paths)
-    serves_custom_paths = command.has("--middleware", *engine.grpc_flags)
-    if isinstance(path, str) and engine.paths_with_api_key.match(path) and _lacks_key(action, pods):
-        message = (
-            f"{engine.title} answers {shown(path)} with 401, because the probe has no API key; use "
-            f"{engine.health_path}"
-        )
-        yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
-    elif isinstance(path, str) and path.partition("?")[0] not in known and not serves_custom_paths:
-        message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
-        yield warning(PROBE_NOT_ANSWERED, (*at, "path"), message)
-
-
-def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
+def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
     """Whether the engine asks for an API key that a probe does not send."""
-    engine = pods.command.engine
+    engine, path = pods.command.engine, action.get("path")
+    if engine is None or not isinstance(path, str) or not engine.paths_with_api_key.match(path):
+        return False
     variables = {entry.get("name") for entry in pods.leader.user_container.get("env") or ()}
-    is_set = engine is not None and engine.key_variable in variables
     headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
-    return (is_set or pods.command.has("--api-key")) and "authorization" not in headers
-
-
-_REACHED = "probes, Service and pool would use a port on which nothing listens"
+    needs_key = engine.key_variable in variables or pods.command.has("--api-key")
+    return needs_key and "authorization" not in headers
 
 
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -243,30 +143,16 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     declared = {entry.get("containerPort") for entry in leader.user_container.get("ports") or ()}
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
-    field = ctx.at("port")
-    if user_port is not None:
-        make_finding = error if command.readable else warning
-        reason = f"{PORT_FLAG} {user_port} of the engine"
-        if explicit is not None:
-            message = (
-                f"{port} conflicts with {reason} ({format_path(at)}): {_REACHED}; remove one of "
-                "them"
-            )
-            yield make_finding(PORT_NOT_SERVED, field, message)
-        else:
-            message = f"{reason} is not the port {port} of the role: {_REACHED}"
-            yield make_finding(PORT_NOT_SERVED, at, message)
-        return
-    reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
-    way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
-    if explicit is not None:
-        # The entrypoint of a custom image may choose the port.
-        make_finding = error if command.program or command.image.stock else warning
-        message = f"{port} is not where the engine listens: {reason}: {way_out}"
-        yield make_finding(PORT_NOT_SERVED, field, message)
-    else:
-        message = f"the role is reached on port {port}, but {reason}: {way_out}"
-        yield warning(PORT_NOT_SERVED, at, message)
+    # The entrypoint of a custom image, and an unreadable script, may choose another port.
+    known = command.readable if user_port is not None else command.program or command.image.stock
+    make_finding = error if known and (user_port or explicit) else warning
+    default = ", its default" if user_port is None else ""
+    yield make_finding(
+        PORT_NOT_SERVED,
+        at if explicit is None else ctx.at("port"),
+        f"the role is reached on port {port}, but {engine.title} listens on {listens}{default}: "
+        f"probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments",
+    )
 
 
 LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
@@ -326,20 +212,23 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()
     chosen = user_probe or startup.timeout is not None
-    if ctx.model is None or not isinstance(probe, Mapping) or not chosen:
+    model, uri = ctx.model, f"hf://{pods.command.model}"
+    if model is None and parse_model_uri(uri) is not None:
+        model = ModelArgs(uri=uri)
+    if model is None or not isinstance(probe, Mapping) or not chosen:
         return
-    size = ctx.model.size or model_bytes(ctx.model, hub_name(ctx.model.uri) or "")
+    size = weights_size(model)
     numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
     if size is None or not all(isinstance(number, int) for number in numbers):
         return
     allowed = math.prod(numbers) + (probe.get("initialDelaySeconds") or 0)
-    needed = math.ceil(quantity.parse(size) / quantity.parse(startup.read_rate))
+    needed = math.ceil(size / quantity.parse(startup.read_rate))
     if allowed < needed:
         probe_path = (*pods.leader.container_path, "startupProbe")
         yield warning(
             STARTUP_PROBE_TOO_SHORT,
             probe_path if user_probe else ctx.at("startup", "timeout"),
-            f"allows {allowed} s, but reading the weights ({quantity.parse(size) / 2**30:.0f} GiB) "
+            f"allows {allowed} s, but reading the weights ({size / 2**30:.0f} GiB) "
             f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
             "the model is loaded",
         )

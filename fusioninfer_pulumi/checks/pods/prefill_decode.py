@@ -7,22 +7,23 @@ from itertools import product
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.picker_families import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     OWNED_FLAGS,
-    is_unknown,
 )
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
-from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods, SidecarPlan
-from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
+from fusioninfer_pulumi.rules.common import (
+    ARGUMENTS_UNREADABLE,
+    RELEASE_WITHOUT_FEATURE,
+    SET_BY_LIBRARY,
+    TAKEN_BY_TEMPLATE,
+)
 
-POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
-KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
-SIDECAR_PROTECTION = Rule("sidecar-protection")
 KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
+KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -33,9 +34,7 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if args is not None:
         if not args.enabled:
-            message = (
-                "no KV cache is transferred from prefill to decode: decode recomputes every prompt"
-            )
+            message = "no KV cache is transferred from prefill to decode: decode recomputes it"
             yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
         return
     if ctx.pairing is None:
@@ -73,52 +72,15 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     if plan.sidecar is None:
         return
-    yield from _argument_findings(plan.sidecar, args, ctx)
-    yield from _protection_findings(plan.sidecar, args, ctx)
-
-
-def _protection_findings(
-    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
-) -> Iterator[Finding]:
-    """Check whether the sidecar's release can restrict prefill addresses."""
-    wanted = args.sidecar.ssrf_protection
-    if sidecar.family.sidecar_reads_pool or wanted is False:
-        return
-    at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
-    name = f"the sidecar of {sidecar.family.name}"
-    if wanted:
-        message = f"{name} does not read v1 InferencePools and would reject every prefill pod"
-        yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
-    else:
-        message = f"{name} has no SSRF protection: a client can choose the prefill pod in a header"
-        yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
-
-
-def _argument_findings(
-    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
-) -> Iterator[Finding]:
-    """Check the user's own flags; an image that is not known may have more than the family's."""
-    at = ctx.at("kvTransfer", "sidecar", "args")
-    words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
-    is_unknown_image = image is not None and is_unknown(image)
-    for index, argument in enumerate(words):
+    at, family = ctx.at("kvTransfer", "sidecar"), plan.sidecar.family
+    if args.sidecar.ssrf_protection and not family.sidecar_reads_pool:
+        message = f"the sidecar of {family.name} does not read v1 InferencePools and would reject "
+        message += "every prefill pod; use llm-d v0.10.0 or later"
+        yield error(RELEASE_WITHOUT_FEATURE, (*at, "ssrfProtection"), message)
+    for index, argument in enumerate(args.sidecar.args or ()):
         name = argument.partition("=")[0].lstrip("-")
-        if not argument.startswith("-"):
-            message = f"must be a flag such as --name=value, got {shown(argument)}"
-            yield error(FLAG_UNKNOWN, (*at, index), message)
-        elif name in OWNED_FLAGS:
-            yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
-        elif name not in family.sidecar_flags:
-            make_finding = warning if is_unknown_image else error
-            message = f"the sidecar of {family.name} has no flag --{name} and would not start"
-            yield make_finding(FLAG_UNKNOWN, (*at, index), message)
-    if sidecar.https:
-        yield warning(
-            POOL_PODS_SERVE_HTTPS,
-            at,
-            "--secure-proxy serves HTTPS on the pool's port, but gateway and endpoint picker send "
-            "plain HTTP to pods of a pool",
-        )
+        if name in OWNED_FLAGS:
+            yield error(SET_BY_LIBRARY, (*at, "args", index), f"--{name} {OWNED_FLAGS[name]}")
 
 
 PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")

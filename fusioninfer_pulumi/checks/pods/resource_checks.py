@@ -8,9 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.api.service_shape import VOLCANO
-from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
@@ -25,7 +23,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
 from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import model_bytes
+from fusioninfer_pulumi.presets.model_catalogue import weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
@@ -41,9 +39,8 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator."""
     for pod in pods.user_pods:
         command = pod.user_command
-        misspelled = list(_misspelled_resources(pod))
-        # Names that the API server rejects are findings of the template.
-        yield from (slip for slip in misspelled if is_known_form(str(slip.location[-1])))
+        # A misspelled resource is a finding of the template.
+        misspelled = any(suggest_accelerator(name) for name, _ in _amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
         if (
@@ -90,29 +87,6 @@ def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -
     return built or named or command.value("--device") == "cpu"
 
 
-def _misspelled_resources(pod: Pod) -> Iterator[Finding]:
-    """Report misspelled names of accelerators."""
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(pod.user_template["spec"].get(field) or ()):
-            at = (*pod.path, "spec", field, index, "resources")
-            names: set[str] = set()
-            for kind in ("limits", "requests"):
-                for name in (container.get("resources") or {}).get(kind) or ():
-                    meant = suggest_accelerator(str(name))
-                    if meant is None or name in names:
-                        continue
-                    names.add(name)
-                    # No other device has such a name in the plural.
-                    plain = str(name).lower().removesuffix("s")
-                    same = plain == meant.lower().removesuffix("s")
-                    make_finding = error if same else warning
-                    yield make_finding(
-                        UNKNOWN_RESOURCE,
-                        (*at, kind, str(name)),
-                        f"unknown device, so no node has it; did you mean {meant}?",
-                    )
-
-
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
@@ -125,11 +99,6 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
             return
-        out = (
-            "gangPolicy.mode to Off"
-            if ctx.shape.needs_gang
-            else "schedulerName to another scheduler"
-        )
         by_hand = (
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
@@ -143,7 +112,7 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
                 "Volcano binds these pods without the devices that they claim, so they never "
                 "start, unless its predicates plugin has "
                 "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); set "
-                f"it, or set schedulingStrategy.{out}",
+                "it, turn gangs off (gangPolicy.mode), or choose another schedulerName",
             )
             return
 
@@ -183,17 +152,6 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
-    """Return the location and size limit of each volume in memory, by name."""
-    volumes: dict[str, tuple[Location, Decimal | None]] = {}
-    for index, volume in enumerate(pod.spec.get("volumes") or ()):
-        source = volume.get("emptyDir")
-        if isinstance(source, Mapping) and source.get("medium") == "Memory":
-            at = (*pod.path, "spec", "volumes", index, "emptyDir")
-            volumes[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
-    return volumes
-
-
 def _amount(value: Any) -> Decimal | None:
     return None if value is None or is_output(value) else quantity.parse(value)
 
@@ -205,7 +163,11 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
     user_volumes = len(pod.user_template["spec"].get("volumes") or ())
-    for name, (at, size) in _memory_volumes(pod).items():
+    for index, volume in enumerate(pod.spec.get("volumes") or ()):
+        name, source = volume.get("name"), volume.get("emptyDir")
+        if not isinstance(source, Mapping) or source.get("medium") != "Memory":
+            continue
+        size = _amount(source.get("sizeLimit"))
         limits = [
             _amount(read_limit(container, "memory"))
             for container in containers
@@ -214,13 +176,13 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         known = [limit for limit in limits if limit is not None]
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
-        index = at[-2]
         # Presets write the volume into the template.
         explicit = _amount(shared_memory_limit(ctx.role))
-        is_generated = size == explicit or not (isinstance(index, int) and index < user_volumes)
+        is_generated = size == explicit or index >= user_volumes
+        field = (*pod.path, "spec", "volumes", index, "emptyDir", "sizeLimit")
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            ctx.at("kvTransfer", "sharedMemory") if is_generated else (*at, "sizeLimit"),
+            ctx.at("kvTransfer", "sharedMemory") if is_generated else field,
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -238,32 +200,30 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.user_pods:
         if files.fetched:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-        elif not files.model.startswith("/") and pod.is_leader and not _writes_to_volume(pod):
-            containers = [pod.container]
+        elif not files.model.startswith("/") and pod.is_leader:
+            # The serving container writes to the node's disk, unless another volume is mounted.
+            disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
+            written = [
+                mount
+                for mount in pod.container.get("volumeMounts") or ()
+                if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
+            ]
+            containers = [pod.container] if disk.issuperset(m.get("name") for m in written) else []
         else:
             continue
         asked = (_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
-        size = (model.size or model_bytes(model, hub_name(model.uri) or "")) if limits else None
-        if size is not None and sum(limits) < quantity.parse(size):
+        size = weights_size(model) if limits else None
+        if size is not None and sum(limits) < size:
             # A known model's weights may be those of another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(
                 DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
-                f"({quantity.parse(size) / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
+                f"({size / 2**30:.0f} GiB): the kubelet evicts the pod; raise it, "
                 "or use model.cache",
             )
-
-
-def _writes_to_volume(pod: Pod) -> bool:
-    """Whether the serving container may write to a volume other than the node's disk."""
-    disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
-    return any(
-        str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY and mount.get("name") not in disk
-        for mount in pod.container.get("volumeMounts") or ()
-    )
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -278,14 +238,14 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     resources = pod.user_container.get("resources") or {}
-    limit = (resources.get("limits") or {}).get(DISK)
+    limit = _amount((resources.get("limits") or {}).get(DISK))
     asked = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
-    if sum_disk(args) and limit is not None and quantity.parse(limit) < asked:
+    if sum_disk(args) and limit is not None and limit < asked:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
-            f"{limit} is too small for the emptyDirs of kvCacheOffloading: with them the "
-            f"container requests {quantity.write(asked)}",
+            f"{quantity.write(limit)} is too small for the emptyDirs of kvCacheOffloading: with "
+            f"them the container requests {quantity.write(asked)}",
         )
 
 

@@ -6,13 +6,12 @@ here. The rest is left to the API server's dry run (`checks/server_dry_run.py`).
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -26,24 +25,9 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.schema_check import pod_template_findings
 
 
-class Owner(enum.Enum):
-    """Owner of a pod template."""
-
-    STATEFUL_SET = enum.auto()
-    DEPLOYMENT = enum.auto()
-    JOB = enum.auto()
-
-
-_RESTART_POLICY: Location = ("spec", "restartPolicy")
-
-
-def check_template(
-    template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
-) -> Iterator[Finding]:
-    """Check a finished pod template; locations are relative to it."""
-    for finding in pod_template_findings(template):
-        if owner is not Owner.JOB or finding.location != _RESTART_POLICY:
-            yield finding
+def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check a finished pod template of a StatefulSet; locations are relative to it."""
+    yield from pod_template_findings(template)
     spec = known_mapping(template.get("spec"))
     volumes, claims = _names(spec, "volumes"), _names(spec, "resourceClaims")
     names = _names(spec, "containers") or ()
@@ -68,7 +52,7 @@ def check_template(
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
         message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
-    if owner is Owner.STATEFUL_SET and isinstance(spec.get("activeDeadlineSeconds"), int):
+    if isinstance(spec.get("activeDeadlineSeconds"), int):
         message = "is not supported in pods of a StatefulSet, as those of replicas are; remove it"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
 
@@ -166,7 +150,8 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
     for key, section in parts.items():
         for name, amount in section.items():
             here = (*at, key, str(name))
-            yield from _name(here, str(name))
+            if key == "limits" or name not in parts["limits"]:
+                yield from _name(here, str(name))
             yield from _amount(here, str(name), amount)
     limits = amounts(resources.get("limits"))
     for name, amount in amounts(resources.get("requests")).items():
@@ -192,27 +177,27 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
 
 
 def _name(at: Location, name: str) -> Iterator[Finding]:
-    if is_known_form(name):
-        return
     meant = suggest_accelerator(name)
-    out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
-    what = "name" if "/" in name else "of a container"
-    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")
+    if not _is_known_form(name):
+        out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
+        what = "name" if "/" in name else "of a container"
+        message = f"{shown(name)} is not a valid resource {what}; {out}"
+        yield error(UNKNOWN_RESOURCE, at, message)
+    elif meant is not None:
+        # No other device has such a name in the plural.
+        same = name.lower().removesuffix("s") == meant.lower().removesuffix("s")
+        message = f"unknown device, so no node has it; did you mean {meant}?"
+        yield (error if same else warning)(UNKNOWN_RESOURCE, at, message)
 
 
-def is_known_form(name: str) -> bool:
+def _is_known_form(name: str) -> bool:
     """Whether the API server accepts a name of a container's resource."""
-    if "/" in name:
-        return _is_qualified(name)
-    return name in _STANDARD or name.startswith(_HUGE_PAGES)
-
-
-def _is_qualified(name: str) -> bool:
-    if not _QUALIFIED_NAME.fullmatch(name):
-        return False
-    # A quota names it with this prefix.
-    quota = _QUALIFIED_NAME.fullmatch(f"requests.{name}")
-    return not is_extended(name) or (not name.startswith("requests.") and quota is not None)
+    if "/" not in name:
+        return name in _STANDARD or name.startswith(_HUGE_PAGES)
+    # A quota names an extended resource with this prefix.
+    quota = f"requests.{name}" if is_extended(name) else name
+    known = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
+    return bool(known) and not name.startswith("requests.")
 
 
 def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:

@@ -10,20 +10,16 @@ from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.checks.pods.template import (
-    Owner,
     check_template,
     known_list,
     known_mapping,
     known_text,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
-from fusioninfer_pulumi.kube.containers import overlay
 from fusioninfer_pulumi.pods.credentials import find_credential_arguments, is_credential
-from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.pods.model_files import FETCHER_PREFIX
 from fusioninfer_pulumi.pods.pd_sidecar import SIDECAR
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.routing.epp import pod_template
 from fusioninfer_pulumi.routing.routing_plan import Routing
 
 CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
@@ -71,37 +67,20 @@ def _credential(at: Location, name: str, advice: str = "") -> Finding:
     )
 
 
-#: Fields of a Job's pod by those that users write.
-_JOB_FIELDS: Mapping[str, Location] = {
-    "nodeSelector": ("model", "cache", "job", "nodeSelector"),
-    "tolerations": ("model", "cache", "job", "tolerations"),
-    "serviceAccountName": ("model", "cache", "job", "serviceAccountName"),
-    "imagePullSecrets": ("model", "imagePullSecrets"),
-    "containers": ("model", "fetcher"),
-}
-
-
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Yield errors that the API server reports for a role's pods, once for both templates."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.all:
         for finding in check_template(pod.template):
-            if is_generated_label(pod.user_template, finding.location):
+            # Names that become labels are checked where they are planned.
+            metadata = known_mapping(pod.user_template.get("metadata"))
+            is_label = finding.location[:2] == ("metadata", "labels")
+            if is_label and finding.location[-1] not in known_mapping(metadata.get("labels")):
                 continue
             moved = finding.at(*_role_location(pod, ctx, finding.location))
             if (moved.rule, moved.location) not in seen:
                 yield moved
             seen.add((moved.rule, moved.location))
-
-
-def is_generated_label(user_template: Any, location: Location) -> bool:
-    """Whether a location is that of a generated label.
-
-    Names that become labels are checked where they are planned.
-    """
-    metadata = known_mapping(known_mapping(user_template).get("metadata"))
-    user_labels = known_mapping(metadata.get("labels"))
-    return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
 
 
 def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
@@ -156,37 +135,13 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     return (*pod.path, *at)
 
 
-def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
-    """Check the container that fetches a model, and the Job that fills its cache."""
-    if model is None or plan is None:
-        return
-    yield from check_variables(("model", "fetcher"), model.fetcher.env)
-    if plan.warm_up is None:
-        return
-    for finding in check_template(plan.warm_up["template"], Owner.JOB):
-        field, rest = str(finding.location[1]), finding.location[2:]
-        if field in _JOB_FIELDS:
-            below = rest[1:] if field == "containers" else rest
-            yield finding.at(*_JOB_FIELDS[field], *below)
-        else:
-            yield finding.at("model", "cache")
+def other_credentials(model: ModelArgs | None, routing: Routing | None) -> Iterator[Finding]:
+    """Warn of credentials in the container that fetches a model, and in the endpoint picker's.
 
-
-def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
-    """Check the pods of an endpoint picker; findings are located at the user's fields."""
-    if routing is None or routing.picker is None:
-        return
-    at: Location = (*routing.at, "endpointPicker")
-    epp = routing.picker.epp
-    user_template = epp.args.template or {}
-    yield from check_credentials((*at, "template"), user_template)
-    finished = overlay(pod_template(epp), user_template)
-    for finding in check_template(finished, Owner.DEPLOYMENT):
-        location = finding.location
-        if is_generated_label(user_template, location):
-            continue
-        user_location = find_user_location(finished, user_template, location)
-        if len(user_location) < len(location) and "resources" in location:
-            yield finding.at(*at, *location[location.index("resources") :])
-        else:
-            yield finding.at(*at, "template", *user_location)
+    The API server validates their pods when it creates the Job and the Deployment.
+    """
+    if model is not None:
+        yield from check_variables(("model", "fetcher"), model.fetcher.env)
+    if routing is not None and routing.picker is not None:
+        template = routing.picker.epp.args.template or {}
+        yield from check_credentials((*routing.at, "endpointPicker", "template"), template)

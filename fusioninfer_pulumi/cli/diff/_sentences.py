@@ -13,7 +13,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Service,
-    at,
     label,
     role_of,
 )
@@ -23,6 +22,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -59,8 +59,12 @@ def describe_changes(
             continue
         sentences = [f"error: {message}" for message in rejections.get(service, ())]
         sentences += _service_notes(service_edits, roles.get(service, ()))
+        if not sentences:
+            # Nothing is known of objects outside of services.
+            rest = "; nothing restarts" if service[1] else ""
+            sentences = [count_objects(edit.change for edit in service_edits) + rest]
         prefix = f"{name}: " if len(by_service) > 1 else ""
-        yield from (prefix + note for note in sentences or [_without_effect(service_edits)])
+        yield from (prefix + note for note in sentences)
     if freed:
         yield (
             f"no longer below the partition: {join_names(key.name for key in freed)}; replicas "
@@ -161,12 +165,6 @@ def _target_ports(manifest: Manifest) -> str:
     return ", ".join(str(port) for port in pool or service if port is not None)
 
 
-def _without_effect(edits: Sequence[Edit]) -> str:
-    """Describes changes that restart nothing; nothing is known of objects outside of services."""
-    is_known = all(edit.service[1] for edit in edits)
-    return count_objects(edit.change for edit in edits) + ("; nothing restarts" if is_known else "")
-
-
 def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
     """Yields what changes in the shares of an InferenceModelRewrite or an HTTPRoute."""
     before, after = _shares(kind, old), _shares(kind, new)
@@ -255,12 +253,6 @@ def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, Engi
             olds, news = (_containers(manifest, template) for manifest in (edit.old, edit.new))
             for name in (name for name in olds if name in news):
                 yield edit, read_command(olds[name]), read_command(news[name])
-
-
-def get_containers(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """Return the containers of the leader, or of every pod of a LeaderWorkerSet."""
-    templates = [_containers(manifest, template) for template in _TEMPLATES]
-    return list(next(filter(None, templates), {}).values())
 
 
 def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:

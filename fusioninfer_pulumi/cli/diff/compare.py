@@ -20,7 +20,6 @@ from fusioninfer_pulumi.cli.diff._sentences import (
     describe_changes,
     describe_engine_changes,
     find_engine_changes,
-    get_containers,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
@@ -30,12 +29,10 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     count_pods_and_accelerators,
     find_immutable_change,
     get_count,
-    get_labels,
     get_text,
     index_by_identity,
     is_equal,
     lws_of,
-    pod_group_reference,
     restarts,
     role_of,
     service_of,
@@ -53,10 +50,10 @@ from fusioninfer_pulumi.cli.diff.restarts import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.mixed_pairs import (
-    PairLws,
-    describe_mixed_pairs,
-    read_pair_lws,
+from fusioninfer_pulumi.rollout.mixed_revisions import (
+    Update,
+    describe_mixed_revisions,
+    read_engines,
 )
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
@@ -74,7 +71,7 @@ class Change:
         plans: The services after, as far as they are known.
         objects: The objects of both sides.
         lws: The LeaderWorkerSets of both sides.
-        pairs: The prefill and decode ones of both sides, by service.
+        services: The objects of both sides, by service.
         edits: The objects that differ.
         kept: A note for each role whose replicas an autoscaler has set.
         freed: LeaderWorkerSets that a lower partition lets restart.
@@ -87,7 +84,7 @@ class Change:
         news, self.kept = _with_live_replicas(olds, index_by_identity(new), self.steps[1])
         self.objects = olds, news
         self.lws = lws_of(olds), lws_of(news)
-        self.pairs = _pair_lws(self.lws[0]), _pair_lws(self.lws[1])
+        self.services = _by_service(olds), _by_service(news)
         self.edits = list(_edits(olds, news))
         self.freed = find_released(self.lws, self.steps, self.edits)
 
@@ -123,10 +120,11 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
             *describe_changes(edits, effects, services, change.find_rejections(), change.freed),
             *change.kept,
             *describe_engine_changes(engines, len(affected)),
+            *_describe_new_defaults(change),
             *(
                 f"{service_name(*service)}: {note}" if len(affected) > 1 else note
                 for service in affected
-                for note in describe_mixed_revisions(change, service)
+                for note in find_mixed_revisions(change, service)
             ),
         ),
         engines=engines,
@@ -134,24 +132,35 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     )
 
 
-def describe_mixed_revisions(change: Change, service: Service) -> Iterator[str]:
-    """Yield what prefill and decode pods of two revisions do with each other's KV cache."""
-    before, after = (side.get(service, []) for side in change.pairs)
+def find_mixed_revisions(change: Change, service: Service) -> list[str]:
+    """Describe what clients see while pods of two revisions run."""
+    before, after = (side.get(service, []) for side in change.services)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    epp = plan.picker.epp if plan is not None and plan.picker is not None else None
-    prefers_pairs = epp is not None and epp.prefers_pairs
-    yield from describe_mixed_pairs(before, after, plan, prefers_pairs=prefers_pairs)
+    return describe_mixed_revisions(Update(read_engines(before), after, plan))
 
 
-def _pair_lws(lws: Objects) -> dict[Service, list[PairLws]]:
-    pairs: dict[Service, list[PairLws]] = {}
-    for key, manifest in lws.items():
-        gang, containers = pod_group_reference(manifest), get_containers(manifest)
-        pair = read_pair_lws(key.name, get_labels(manifest), gang, containers)
-        if pair is not None:
-            pairs.setdefault(service_of(key, manifest), []).append(pair)
-    return pairs
+def _describe_new_defaults(change: Change) -> Iterator[str]:
+    """Yield images that change because they are the library's defaults."""
+    defaults = set[Any]()
+    for plan in change.plans:
+        roles = {engine.role for engine in plan.engines if engine.default}
+        values = (value for value in plan.presets if value.field == "image")
+        defaults.update(value.value for value in values if value.role in roles)
+        if plan.picker is not None and plan.picker.epp.args.image is None:
+            defaults.add(plan.picker.epp.image)
+    fields = (field for edit in change.edits for field in edit.change.fields)
+    images = (field for field in fields if field.path.endswith(".image") and field.old)
+    for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
+        if new in defaults:
+            yield f"{old} -> {new} is the library's default; set `edition` to keep older ones"
+
+
+def _by_service(objects: Objects) -> dict[Service, list[Manifest]]:
+    services: dict[Service, list[Manifest]] = {}
+    for key, manifest in objects.items():
+        services.setdefault(service_of(key, manifest), []).append(manifest)
+    return services
 
 
 def _with_live_replicas(olds: Objects, news: Objects, steps: Steps) -> tuple[Objects, list[str]]:

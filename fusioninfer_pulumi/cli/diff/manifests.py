@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
-from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, read_gang_reference
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 Manifest = Mapping[str, Any]
 #: Namespace and name of a service.
@@ -54,15 +55,6 @@ def to_canonical(value: Any) -> str:
 def is_equal(old: Any, new: Any) -> bool:
     """Whether two plain values are equal; Python takes True and 1 for equal, JSON does not."""
     return old is new or to_canonical(old) == to_canonical(new)
-
-
-def at(value: Any, *keys: str) -> Any:
-    """Reads a nested value, None where the way there does not exist."""
-    for key in keys:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
 
 
 def get_text(value: Any, *keys: str) -> str:
@@ -171,14 +163,6 @@ def service_of(key: Identity, manifest: Manifest | None) -> Service:
 def role_of(key: Identity, manifest: Manifest | None) -> str:
     """Role that a workload runs; without labels, the workload's name."""
     return label(manifest, labels.ROLE_NAME) or key.name
-
-
-def pod_group_reference(manifest: Manifest | None) -> str:
-    """Which PodGroup a LeaderWorkerSet's pods belong to, empty without a gang."""
-    template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
-    annotations = at(template, "metadata", "annotations")
-    native = get_text(template, "spec", "schedulingGroup", "podGroupName")
-    return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 
 def get_partition(manifest: Manifest) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
 from fusioninfer_pulumi.checks.update_checks import (
+    RunningLws,
+    check_gang_joins,
     check_kueue_changes,
     check_layout_change,
     check_subgroup_policies,
@@ -30,20 +31,20 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Objects,
     Service,
-    at,
     get_count,
     get_labels,
     get_partition,
     label,
-    pod_group_reference,
     role_of,
     service_of,
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import layout_of
 from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.topology.gang import pod_group_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.

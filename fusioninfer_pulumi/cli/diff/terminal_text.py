@@ -19,7 +19,6 @@ from fusioninfer_pulumi.cli.diff._formatting import (
     total_rows,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
-from fusioninfer_pulumi.cli.printing import wrap_text
 from fusioninfer_pulumi.cli.terminal import table
 
 _MOST_FIELDS = 100
@@ -38,18 +37,18 @@ _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 def print_diff(difference: Difference, console: Console) -> None:
     """Prints the result of `compare`."""
     for part in _parts(difference, console):
-        # Words longer than a line stay whole: the terminal lets them be copied.
+        # The terminal wraps long lines, so that they can be copied whole.
         console.print(part, soft_wrap=True)
 
 
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    yield wrap_text(summarize(difference), console.width, "  ")
+    yield summarize(difference)
     for name, pods, devices in total_rows(difference):
         yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
         yield ""
         for note in difference.notes:
-            yield _paragraph("  * ", printable(note), "bold", console.width)
+            yield Text.assemble("  * ", (printable(note), "bold"))
     if difference.effects:
         yield ""
         yield from _effects(difference, console)
@@ -59,12 +58,6 @@ def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]
             yield ""
         yield Text("\n").join(_group(group, console.width))
         gap = bool(group.fields)
-
-
-def _paragraph(lead: str, text: str, style: str, width: int, more: str = "") -> Text:
-    """A styled text behind a sign, with its further lines below the first one's text."""
-    indent = " " * len(lead) + more
-    return Text.assemble(lead, (wrap_text(f"{lead}{text}", width, indent)[len(lead) :], style))
 
 
 def _effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
@@ -81,9 +74,9 @@ def _effects(difference: Difference, console: Console) -> Iterator[RenderableTyp
         yield Padding.indent(replicas, 2)
         return
     for row in cells:
-        yield _paragraph("  ", row[0], "", console.width)
+        yield f"  {row[0]}"
         for name, cell in zip(head[1:], row[1:], strict=True):
-            yield _paragraph(f"    {name:<8}  ", cell, "", console.width)
+            yield f"    {name:<8}  {cell}"
 
 
 def _group(group: Group, width: int) -> Iterator[Text]:
@@ -92,13 +85,12 @@ def _group(group: Group, width: int) -> Iterator[Text]:
     title = printable(group.title)
     if action == "replaced":
         title += ", replaced: deleted and recreated"
-    yield _paragraph(f"{sign} ", title, style, width)
+    yield Text.assemble(f"{sign} ", (title, style))
     for change in group.fields[:_MOST_FIELDS]:
         yield from _field(change, width)
-    if len(group.fields) > _MOST_FIELDS:
-        yield Text(
-            f"    … {len(group.fields) - _MOST_FIELDS} more fields; use --output json to list all"
-        )
+    more = len(group.fields) - _MOST_FIELDS
+    if more > 0:
+        yield Text(f"    … {more} more fields; use --output json to list all")
 
 
 def _field(change: FieldChange, width: int) -> Iterator[Text]:
@@ -110,4 +102,4 @@ def _field(change: FieldChange, width: int) -> Iterator[Text]:
     yield Text(path)
     for value_line in format_lines(change, _LIMIT):
         style = _LINE_STYLES.get(value_line[:1], "")
-        yield _paragraph(" " * 6, value_line, style, width, "  ")
+        yield Text.assemble(" " * 6, (value_line, style))

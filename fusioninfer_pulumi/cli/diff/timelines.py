@@ -13,7 +13,7 @@ from fusioninfer_pulumi.cli.diff.compare import (
     Change,
     Manifests,
     Plans,
-    describe_mixed_revisions,
+    find_mixed_revisions,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
@@ -21,7 +21,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     count_pods_and_accelerators,
     get_count,
     label,
-    pod_group_reference,
     role_of,
     service_of,
 )
@@ -37,6 +36,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     timeline,
 )
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
+from fusioninfer_pulumi.topology.gang import pod_group_reference
 
 # Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -57,7 +57,7 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
-        mixed: What prefill and decode pods of two revisions do with each other's KV cache.
+        mixed: What clients see while pods of two revisions run.
     """
 
     namespace: str
@@ -81,9 +81,6 @@ class ServiceTimeline:
         """Facts that are not in the rows."""
         if self.timeline is None:
             return
-        if self.timeline.extra_hours:
-            hours = f"{self.timeline.extra_hours:,.1f}"
-            yield f"At most {hours} GPU-hours more than before and after."
         if self.timeline.not_awaited:
             names = join_in_order(map(self._short, self.timeline.not_awaited))
             yield f"The update does not wait for {names}, and does not count them as ready."
@@ -131,7 +128,6 @@ class ServiceTimeline:
             "after": after,
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
-            "extraGpuHours": round(played.extra_hours, 2),
             "notAwaited": list(played.not_awaited),
             **({"mixedRevisions": list(self.mixed)} if self.mixed else {}),
         }
@@ -196,7 +192,7 @@ def _played(
         for key, manifest in running.items()
         if key not in change.lws[1]
     ]
-    mixed = tuple(describe_mixed_revisions(change, service))
+    mixed = tuple(find_mixed_revisions(change, service))
     return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
 
 

@@ -55,14 +55,14 @@ class Recorder(MockMonitor):
     Attributes:
         objects: The objects, with the positions of their constructors.
         findings: The warnings by their texts.
-        places: File, line and provider of each InferenceService, by logical name.
+        places: File and line of each InferenceService, by logical name.
     """
 
     def __init__(self, secrets: Secrets, project: Project) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
         self.objects: list[tuple[int, dict[str, Any]]] = []
         self.findings: dict[str, Finding] = {}
-        self.places: dict[str, tuple[str, int | None, str]] = {}
+        self.places: dict[str, tuple[str, int | None]] = {}
         self._secrets = secrets
         self._project = project
         self._positions: dict[tuple[str, str], int] = {}
@@ -189,8 +189,7 @@ class Recorder(MockMonitor):
     def _outputs(self, request: Any, properties: Struct) -> Struct:
         token, name = request.type, request.name
         if token == TOKEN:
-            provider = request.providers.get("kubernetes", "").rpartition("::")[0]
-            self.places[name] = (*self._source(request), provider.rpartition("::")[2])
+            self.places[name] = self._source(request)
         if request.remote or token == _RELEASE:
             text = "only the Pulumi engine can expand it; its objects are missing"
             self._warn_unknown(f'{token} "{name}": {text}')

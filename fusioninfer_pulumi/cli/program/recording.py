@@ -38,13 +38,11 @@ class ProgramService:
     Attributes:
         file: The file that declares it, relative to the project if it is inside; empty if unknown.
         line: Its line, None if unknown.
-        provider: Name of its Kubernetes provider, empty for the default one.
         plan: Its plan.
     """
 
     file: str
     line: int | None
-    provider: str
     plan: ServicePlan
 
 

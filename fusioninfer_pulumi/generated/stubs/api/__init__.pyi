@@ -14,6 +14,7 @@ from fusioninfer_pulumi.api.availability import TopologySpreadArgs as TopologySp
 from fusioninfer_pulumi.api.availability import UnhealthyPods as UnhealthyPods
 from fusioninfer_pulumi.api.availability import WhenUnsatisfiable as WhenUnsatisfiable
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs as ResourceClaimArgs
+from fusioninfer_pulumi.api.engine import Edition as Edition
 from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
 from fusioninfer_pulumi.api.engine import EngineName as EngineName
 from fusioninfer_pulumi.api.engine import ParallelismArgs as ParallelismArgs

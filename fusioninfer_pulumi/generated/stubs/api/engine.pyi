@@ -16,6 +16,11 @@ class EngineName(str, enum.Enum):
     VLLM = "vllm"
     SGLANG = "sglang"
 
+class Edition(str, enum.Enum):
+    """Editions of the library's defaults, oldest first (`engines/editions.py`)."""
+
+    OF_2026_11 = "2026.11"
+
 ReleaseText = str
 Registry = str
 

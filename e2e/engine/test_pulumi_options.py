@@ -1,0 +1,218 @@
+"""Pulumi's options and commands during paced updates; docs/how-to/pulumi-options.md lists them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pulumi import automation
+
+from e2e.engine.services import Stack, role
+
+SLOW: dict[str, Any] = {"behaviour": "slow", "delay": "2s"}
+UP = ("up", "--yes", "--skip-preview", "--color", "never")
+COMPONENT = "fusioninfer:index:InferenceService"
+#: The service `svc` with options of Pulumi; `OPTIONS` is replaced.
+PROGRAM = """\
+import pulumi
+import pulumi_kubernetes as kubernetes
+import yaml
+
+from fusioninfer_pulumi import InferenceService
+
+args = yaml.safe_load(open("services.yaml"))
+metadata = {"name": args["metadata"]["namespace"]}
+
+
+def add_team(args):
+    if not args.custom or args.type_.startswith("pulumi:"):
+        return None
+    labels = {**args.props["metadata"].get("labels", {}), "team": "search"}
+    props = {**args.props, "metadata": {**args.props["metadata"], "labels": labels}}
+    return pulumi.ResourceTransformResult(props, args.opts)
+
+
+pulumi.runtime.register_resource_transform(add_team)
+provider = kubernetes.Provider("other")
+kept = pulumi.ResourceOptions(retain_on_delete=True)
+namespace = kubernetes.core.v1.NamespacePatch("namespace", metadata=metadata, opts=kept)
+service = InferenceService(NAME, args, pulumi.ResourceOptions(provider=provider, OPTIONS))
+pulumi.export("status", service.status)
+"""
+
+
+def write_program(stack: Stack, options: str, name: str = "svc") -> None:
+    stack.program = PROGRAM.replace("OPTIONS", options).replace("NAME", repr(name))
+
+
+def urn_of(stack: Stack, name: str) -> str:
+    """Return the URN of a resource, by its logical name or the end of its URN."""
+    (urn,) = [each["urn"] for each in stack.resources() if each["urn"].endswith(f":{name}")]
+    return str(urn)
+
+
+@pytest.mark.proves(
+    "With --target, --exclude, --refresh, --run-program and --parallel 1, a service updates "
+    "replica by replica"
+)
+def test_partial_updates(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role())
+    names = [f"svc-serve-{index}" for index in range(3)]
+    urns = [urn_of(stack, name) for name in names]
+    steps: list[tuple[tuple[str, ...], str]] = [
+        (("--target", urns[1]), "121"),
+        (("--exclude", urns[0]), "133"),
+        (("--refresh",), "444"),
+        (("--refresh", "--run-program"), "555"),
+        (("--parallel", "1"), "666"),
+    ]
+    for words, tags in steps:
+        stack.write(stack.service(role(tag=max(tags), **SLOW)))
+        with stack.min_ready_replicas() as least:
+            stack.run(*UP, *words).assert_succeeded()
+        assert list(stack.images().values()) == list(tags), words
+        assert least["serve"] == 2, words
+    assert stack.preview() == {}
+    # A plan has the outputs of the preview, too, and the update ends with other ones.
+    experimental = {"PULUMI_EXPERIMENTAL": "true"}
+    stack.write(stack.service(role(tag="7")))
+    stack.run("preview", "--save-plan", "plan.json", **experimental).assert_succeeded()
+    planned = stack.run(*UP, "--plan", "plan.json", **experimental).assert_failed()
+    assert "resource violates plan" in planned.text
+    assert set(stack.images().values()) == {"7"}
+    stack.up().assert_succeeded()
+    assert stack.changes() == {}
+    stack.run("refresh", "--yes", "--run-program").assert_succeeded()
+    assert stack.preview() == {}
+    uids = stack.lws_uids()
+    replaced = stack.run(*UP, "--target-replace", urns[2]).assert_failed()
+    assert "already exists" in replaced.text
+    assert (stack.lws_uids(), stack.preview()) == (uids, {})
+    stack.run("destroy", "--yes", "--skip-preview", "--run-program").assert_succeeded()
+    assert stack.remaining_objects() == []
+
+
+@pytest.mark.proves(
+    "A stack's transform, a provider, protect, an alias, retainOnDelete and deletedWith apply to "
+    "all objects; replaceOnChanges does not"
+)
+def test_options_of_component(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    stack.write(stack.service(role()))
+    write_program(stack, "")
+    stack.up().assert_succeeded()
+    assert {each["metadata"]["labels"]["team"] for each in stack.lws().values()} == {"search"}
+    provider = urn_of(stack, "other")
+    made = [each for each in stack.resources() if f"{COMPONENT}$" in each["urn"]]
+    assert {each["provider"].rpartition("::")[0] for each in made} == {provider}
+    pods, uids = stack.pods(), stack.lws_uids()
+    write_program(stack, "protect=True")
+    stack.up().assert_succeeded()
+    refused = stack.down().assert_failed()
+    assert "protected" in refused.text
+    write_program(stack, "aliases=[pulumi.Alias(name='svc')]", name="llm")
+    stack.up().assert_succeeded()
+    assert not {"replace", "create-replacement", "delete"} & stack.changes().keys()
+    assert (stack.pods(), urn_of(stack, "llm-serve-0").count("svc")) == (pods, 0)
+    write_program(stack, "replace_on_changes=['*']", name="llm")
+    stack.write(stack.service(role(tag="2", **SLOW)))
+    with stack.min_ready_replicas() as least:
+        stack.up().assert_succeeded()
+    assert (least["serve"], stack.lws_uids()) == (2, uids)
+    write_program(stack, "deleted_with=namespace", name="llm")
+    stack.up().assert_succeeded()
+    stack.down().assert_succeeded()
+    # The namespace itself was kept, so the objects are, too.
+    assert (stack.lws_uids(), stack.resources()) == (uids, [])
+    write_program(stack, "retain_on_delete=True", name="llm")
+    # An argument of the provider, too.
+    upsert = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"}
+    stack.up(**upsert).assert_succeeded()
+    assert stack.preview(**upsert) == {}
+    stack.down().assert_succeeded()
+    assert (stack.lws_uids(), stack.resources()) == (uids, [])
+
+
+@pytest.mark.proves("`pulumi state move` takes a service to another stack without restarts")
+def test_state_move(stack: Stack, project: Callable[..., Stack]) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role())
+    pods, component = stack.pods(), urn_of(stack, f"{COMPONENT}::svc")
+    other = project("other", backend=stack.state)
+    name = f"organization/{other.folder.name}/dev"
+    source = f"organization/{stack.folder.name}/dev"
+    moved = stack.run("state", "move", "--yes", "--source", source, "--dest", name, component)
+    moved.assert_succeeded()
+    other.deploy(role())
+    assert (other.preview(), stack.pods()) == ({}, pods)
+    stack.write()
+    stack.up().assert_succeeded()
+    assert stack.pods() == pods
+    # The service updates replica by replica in its new stack.
+    with stack.min_ready_replicas() as least:
+        other.deploy(role(tag="2", **SLOW))
+    assert (least["serve"], set(stack.images().values())) == (2, {"2"})
+
+
+@pytest.mark.proves(
+    "Ctrl-C ends a waiting update, twice at once; a destroy at the same time is rejected; "
+    "the next update continues"
+)
+@pytest.mark.parametrize("signals", [1, 2])
+def test_interrupted_wait(stack: Stack, signals: int) -> None:
+    stack.cluster.add_nodes(2)
+    stack.deploy(role())
+    stack.write(stack.service(role(tag="2", behaviour="unpullable")))
+    process = stack.start(*UP)
+    stack.cluster.wait(lambda: "2" in stack.images().values(), 60, "the first replica to change")
+    assert "locked" in stack.down().assert_failed().text
+    for _ in range(signals):
+        # As a terminal does: all processes of the group.
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(1)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode != 0, text
+    assert sorted(stack.images().values()) == ["1", "1", "2"]
+    stack.run("cancel", "--yes")
+    stack.deploy(role(tag="3"))
+    assert set(stack.images().values()) == {"3"}
+    assert stack.preview() == {}
+    stack.down().assert_succeeded()
+    assert stack.remaining_objects() == []
+
+
+@pytest.mark.proves(
+    "The Automation API returns progress as events and a failure as an error with its reason; with "
+    "--continue-on-error another service is created all the same"
+)
+def test_automation_api(stack: Stack) -> None:
+    stack.cluster.add_nodes(2)
+    short = {"timeout": "20s"}
+    bad = stack.service(
+        role(replicas=1, behaviour="unpullable"), name="bad", rollout=short, wait=short
+    )
+    good = stack.service(role(replicas=2, **SLOW))
+    app = automation.select_stack(
+        f"organization/{stack.folder.name}/dev",
+        work_dir=str(stack.folder),
+        opts=automation.LocalWorkspaceOptions(env_vars=stack.environment),
+    )
+    events: list[automation.EngineEvent] = []
+    stack.write(bad, good)
+    with pytest.raises(automation.CommandError, match=r"(?s)bad-serve-0.*ImagePullBackOff"):
+        app.up(on_event=events.append, continue_on_error=True)
+    messages = [event.diagnostic_event.message for event in events if event.diagnostic_event]
+    assert any("svc-serve" in message for message in messages), messages
+    assert stack.ready()["serve"] == 2
+    stack.write(good)
+    result = app.up()
+    assert result.summary.result == "succeeded"
+    assert result.outputs["status"].value["components"]["serve"]["phase"] == "Running"
+    assert app.preview().change_summary.keys() == {automation.OpType.SAME}
+    app.destroy()
+    assert stack.remaining_objects() == []

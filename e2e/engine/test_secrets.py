@@ -1,0 +1,86 @@
+"""Values of docs/how-to/secrets.md appear nowhere in plain text."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.engine.services import Stack
+from tests.page_blocks import ROOT, blocks
+
+#: Values by the keys of the page's configuration.
+SECRETS = {
+    "hubToken": "hf_t0ken-of-the-hub",
+    "registry": json.dumps({"auths": {"registry.example": {"auth": "cmVnaXN0cnktcGFzc3dvcmQ"}}}),
+    "tlsKey": "k3y-of-the-gateway",
+}
+#: Parts of the values that no output may have, and of their base64 form.
+PLAIN = ("t0ken-of-the-hub", "cmVnaXN0cnktcGFzc3dvcmQ", "k3y-of-the-gateway")
+
+
+def leaks(text: str) -> list[str]:
+    """Return the secrets in a text, also those in base64 as in a Secret's data."""
+    encoded = {
+        base64.b64encode(f"{' ' * shift}{part}".encode()).decode()[4:-4]
+        for part in PLAIN
+        for shift in range(3)
+    }
+    return [part for part in (*PLAIN, *encoded) if part in text]
+
+
+@pytest.mark.proves(
+    "Tokens, registry credentials and TLS keys appear in plain text in no state, diff, log or event"
+)
+def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
+    stack.cluster.add_nodes(1)
+    (program,) = [
+        block.text
+        for block in blocks(ROOT / "docs" / "how-to" / "secrets.md")
+        if block.title == "__main__.py"
+    ]
+    changes = {
+        'NAMESPACE = "models"': f"NAMESPACE = {stack.namespace!r}",
+        # No gateway runs here.
+        '"roles": [': '"wait": {"level": "None"}, "roles": [',
+    }
+    for old, new in changes.items():
+        assert program.count(old) == 1
+        program = program.replace(old, new)
+    stack.program = program
+    stack.environment["PULUMI_DEBUG_COMMANDS"] = "true"  # for --event-log
+    stack.run("config", "set", "tlsCert", "certificate").assert_succeeded()
+    texts: dict[tuple[str, ...], str] = {}
+    lws: list[dict[str, str]] = []
+    for round_ in ("", "2"):
+        for key, value in SECRETS.items():
+            changed = value + round_ * (key != "registry")
+            stack.run("config", "set", key, changed, "--secret").assert_succeeded()
+        events = tmp_path / f"events{round_}"
+        for words in (
+            ("up", "--yes", "--diff", "--debug", "--event-log", str(events)),
+            ("stack", "export"),
+            ("stack", "history", "--json"),
+            ("preview", "--json"),
+        ):
+            command = (round_, *words[:2])
+            texts[command] = stack.run(*words).assert_succeeded().text
+        lws.append(stack.lws_uids())
+        texts[round_, "events"] = events.read_text(encoding="utf-8")
+    for path in (path for path in stack.state.rglob("*") if path.is_file()):
+        texts["state", path.name] = path.read_bytes().decode(errors="replace")
+    assert {key: leaks(text) for key, text in texts.items() if leaks(text)} == {}
+    (hub,) = [
+        each
+        for each in stack.cluster.list("v1/Secret", stack.namespace)
+        if each["metadata"]["name"] == "hub"
+    ]
+    # The second value has arrived: the texts above were those of a change.
+    assert base64.b64decode(hub["data"]["token"]).decode() == SECRETS["hubToken"] + "2"
+    # A new Secret of the same name replaces nothing else.
+    assert lws[0] == lws[1] != {}
+    assert leaks(base64.b64decode(hub["data"]["token"]).decode())
+    assert not leaks(json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace)))
+    stack.down().assert_succeeded()

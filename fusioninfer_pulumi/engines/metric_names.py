@@ -1,0 +1,44 @@
+"""The names of the engines' metrics in each release, for queries that must match two releases."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from fusioninfer_pulumi.engines.argument_tables import parse_release
+from fusioninfer_pulumi.generated import FOLDER
+
+#: Written by `tools/engine_metrics.py`.
+FILE = FOLDER / "engine_metrics.json"
+METRICS_SOURCE = "sources of each release, tools/engine_metrics.py"
+#: A metric in a query, a flag or a dashboard.
+METRIC = re.compile(r"\b(?P<engine>vllm|sglang):(?P<name>[a-z][a-z0-9_]*)")
+
+_SUFFIXES = re.compile(r"_(total|bucket|sum|count|created)$")
+
+
+def normalize(metric: str) -> str:
+    """Return a metric without the suffix that Prometheus's clients add for its type."""
+    return _SUFFIXES.sub("", metric)
+
+
+def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
+    """Return whether a release of an engine has a metric, None where that is not known."""
+    if not metric.startswith(f"{engine}:"):
+        return False
+    table = _load()[engine]
+    oldest, newest = map(parse_release, table["releases"])
+    span = table["metrics"].get(normalize(metric))
+    if release is None or span is None or not oldest <= parse_release(release) <= newest:
+        return None
+    since, until = span
+    number = parse_release(release)
+    return parse_release(since) <= number and (until is None or number < parse_release(until))
+
+
+@cache
+def _load() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return table

