@@ -146,6 +146,8 @@ def test_pairs_of_groups(
     with generated_picker(cluster, "llm-d", objects, plain=True) as picker:
         picker.wait_serving()
         cluster.wait(lambda: _has_pairs(picker), message=picker.program.tail)
-        assert _groups_used(cluster, namespace, picker) == {("0", "0"), ("1", "1")}
+        whole = {("0", "0"), ("1", "1")}
+        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == whole)  # it knows all pods
+        assert _groups_used(cluster, namespace, picker) == whole
         _end_prefill_of(cluster, namespace, "0")
         cluster.wait(lambda: _groups_used(cluster, namespace, picker) == crossed)
