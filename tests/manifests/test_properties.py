@@ -241,8 +241,9 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: 
         if wide and leads and "ports" in kept:
             ports = kept.pop("ports")
             assert [port for port in after["ports"] if port in ports] == ports
-        if any(" " in word for word in kept.get("args") or ()):
-            del kept["args"]  # elements of several words are split
+        for key in ("command", "args"):
+            if any(" " in word for word in kept.get(key) or ()):
+                del kept[key]  # elements of several words are split
         env = before.get("env", [])
         assert after.get("env", [])[: len(env)] == env
         assert {key: after.get(key) for key in kept} == kept
