@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not SDKS.is_built, reason="no SDK generator")
 
 @pytest.fixture(scope="module")
 def sdks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generate the SDKs, with the programs of the page beside them."""
+    """Generate the SDKs, with the programs of the page next to them."""
     folder = tmp_path_factory.mktemp("sdks")
     run(folder, program("pulumi-sdks", "pulumi-sdks"), FOLDER / PACKAGED, folder)
     for block in blocks(ROOT / "docs" / "languages.md"):

@@ -378,8 +378,8 @@ _RATIO = ("prefillDecodeRatio",)
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     """Yield findings of replicas outside `prefillDecodeRatio`.
 
-    An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
-    compared.
+    An error for the replicas now, a warning for what autoscalers may reach. Roles that are
+    scaled to zero are not compared.
     """
     args, roles = built.args.prefill_decode_ratio, built.plan.roles
     if args is None:
