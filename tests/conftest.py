@@ -51,6 +51,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
+@pytest.fixture(autouse=True)
+def no_event_loop() -> None:
+    """Lets a test that needs an event loop and makes none fail whatever ran before it."""
+    asyncio.set_event_loop(None)
+
+
 @pytest.fixture
 def regenerate(request: pytest.FixtureRequest) -> bool:
     """Whether a test writes its golden file instead of comparing it."""

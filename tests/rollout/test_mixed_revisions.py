@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pulumi
 import pytest
 from routed import LLM_D, pair, router
 from samples import container, role, service, template
@@ -271,8 +271,10 @@ def test_generated_queries_match_all_known_releases() -> None:
                     assert has_metric(name, engine.name, release), (name, release)
 
 
-def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes() -> None:
-    hidden = pulumi.Output.from_input("vllm/vllm-openai:v0.33.0")
+def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes(
+    output: Callable[[Any], Any],
+) -> None:
+    hidden = output("vllm/vllm-openai:v0.33.0")
     plan, manifests = worker(release=hidden)
     update = Update(read_engines(worker()[1]), manifests, plan)
     (line,) = describe_mixed_revisions(update)
