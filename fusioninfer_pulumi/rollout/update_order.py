@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutLevel,
     RolloutStrategy,
 )
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
@@ -52,7 +52,7 @@ class LwsStep:
         scope: LeaderWorkerSets with the same scope wait for each other's stages.
         required: Whether the service needs it; optional ones run if there are enough accelerators.
         frozen: Whether it keeps its pod template.
-        timeout: Timeout of its update: a replica's, times the replicas that restart in sequence.
+        timeout: Timeout of its update: a replica's, multiply the replicas that restart in sequence.
         partial: Whether some of its replicas may stay pending.
         scaled_externally: Whether an autoscaler or another program sets its replicas.
         whole: Whether it runs all replicas of its role.
@@ -209,7 +209,7 @@ def _step(plan: ServicePlan, role: RolePlan, planned: LwsPlan) -> LwsStep:
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
         # without it the replicas restart in sequence.
-        timeout = times(timeout, count)
+        timeout = multiply(timeout, count)
     if grouped:
         group_settings = group_rollout(plan)
         limit = group_settings.parallel_limit
