@@ -23,7 +23,7 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
-from fusioninfer_pulumi.engines.engine_images import Version, version_text
+from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.findings import Rule, shown
 from fusioninfer_pulumi.generated import FOLDER
 
@@ -135,14 +135,14 @@ class EppFamily:
     @property
     def image(self) -> str:
         """The family's newest image."""
-        return f"{self.repository}:{version_text(self.versions[1])}"
+        return f"{self.repository}:{format_version(self.versions[1])}"
 
     @property
     def sidecar_image(self) -> str | None:
         """The sidecar of the newest image's release, None where there is none."""
         if self.sidecar_repository is None:
             return None
-        return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
+        return f"{self.sidecar_repository}:{format_version(self.versions[1])}"
 
     @cached_property
     def sidecar_flags(self) -> frozenset[str]:
@@ -261,7 +261,7 @@ def explain_unknown_image(image: str) -> str:
     for row in FAMILIES.values():
         releases.setdefault(row.repository, []).extend(row.versions)
     known = " and ".join(
-        f"{version_text(versions[0])} to {version_text(versions[-1])} of {repository}"
+        f"{format_version(versions[0])} to {format_version(versions[-1])} of {repository}"
         for repository, versions in releases.items()
     )
     return (

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     explain_unknown_image,
     find_family,
 )
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import mirrored
@@ -108,7 +108,7 @@ def choose_epp_image(
     image = args.image
     if image is None:
         llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
-        defaults = edition_defaults(intent.edition)
+        defaults = get_edition_defaults(intent.edition)
         default = defaults.holding_picker if intent.flow_control else defaults.picker
         default = defaults.pd_picker if llm_d else default
         image = mirrored(explicit.image if explicit is not None else default, intent.registry)

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
     split_image,
 )
-from fusioninfer_pulumi.engines.engine_images import version_text
+from fusioninfer_pulumi.engines.engine_images import format_version
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -88,7 +88,7 @@ def choose_sidecar_family(
     if name == "llm-d-routing-sidecar" or (
         name == "llm-d-router-disagg-sidecar" and () < version < oldest
     ):
-        needed = version_text(oldest)
+        needed = format_version(oldest)
         message = f"{shown(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker
