@@ -30,7 +30,7 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -75,7 +75,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
             images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-            gang, image = pod_group_reference(manifest), next(images, "")
+            gang, image = read_pod_group_reference(manifest), next(images, "")
             engines.append(
                 EngineLws(name, role or name, kind, command, revision, pair, gang, image)
             )
