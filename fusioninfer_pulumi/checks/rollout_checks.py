@@ -98,7 +98,7 @@ def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
 def _role_findings(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
-    unavailable = role.rollout_setting("max_unavailable")
+    unavailable = role.get_rollout_field("max_unavailable")
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING
     if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
@@ -124,9 +124,9 @@ def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
 
 def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
-    surge = role.rollout_setting("max_surge")
+    surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
+    if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
             role.locate_rollout_field("max_unavailable"),

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.model import (
     parse_model_uri,
 )
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.command_editing import find_missing
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     build_model_arguments,
@@ -299,7 +299,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     if check_size_arguments:
         return pod, check_size_arguments
     arguments, positional = build_model_arguments(command, command.engine, wanted)
-    if positional is None and not missing(command, arguments):
+    if positional is None and not find_missing(command, arguments):
         return pod, []
     return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
 

@@ -44,7 +44,7 @@ from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import layout_of
 from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
@@ -201,9 +201,9 @@ def _effect(service: Service, role: str, items: Sequence[_Lws]) -> RoleEffect:
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
     edits = [item.changed for item in items if item.changed is not None]
     gangs = {
-        f"gang scheduling switched {'on' if pod_group_reference(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if read_pod_group_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(pod_group_reference(edit.old)) != bool(pod_group_reference(edit.new))
+        if bool(read_pod_group_reference(edit.old)) != bool(read_pod_group_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
     restart_reason = _restart_reason(changes, gangs) if any(item.restarts for item in items) else ""
@@ -368,7 +368,7 @@ def find_rejections(
             name: None
             if name in replaced
             else RunningLws(
-                pod_group_reference(lws[0][key]),
+                read_pod_group_reference(lws[0][key]),
                 get_count(_template(lws[0][key]), "size"),
                 get_count(lws[0][key], "spec", "replicas"),
                 name in edits_of and edits_of[name].restarts,

@@ -36,7 +36,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     timeline,
 )
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 # Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -166,7 +166,7 @@ def _played(
     edits = {edit.key: edit for edit in change.edits}
     olds = {name: change.lws[0][key] for name, key in old_keys.items()}
     pairs = {
-        name: (label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest))
+        name: (label(manifest, labels.PAIR_REVISION), read_pod_group_reference(manifest))
         for name, manifest in olds.items()
     }
     pair_changes = find_pair_changes(plan, pairs)
