@@ -220,6 +220,11 @@ class CacheArgs(SpecModel):
     job: WarmUpJobArgs = default(WarmUpJobArgs)
     """The warm-up Job."""
 
+    compile_cache: bool = False
+    """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
+    pods of the same release, model and GPU type start without compiling. Pods write to it, also
+    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
+
     ONE_OF = ("claim_name", "storage")
     SWITCH = ("warm_up", "job", "mount_model", "read_only")
 

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
+from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown, warning
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
@@ -52,15 +53,19 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     if model is None or model.cache is None or model_files(service, model) is None:
         return
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
-    pods = groups * sum(role.replicas * role.nodes for role in roles)
+    count = groups * sum(role.replicas * role.nodes for role in roles)
+    engines = {pods.engine_command and pods.engine_command.engine for _, pods in built.pods}
+    if model.cache.compile_cache and engines.isdisjoint({VLLM, None}):
+        message = "has no effect: only vLLM keeps its compiled kernels there; remove it"
+        yield error(FIELD_WITHOUT_EFFECT, ("model", "cache", "compileCache"), message)
     storage = model.cache.storage
     if storage is not None:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
-        if pods > 1 and shared.isdisjoint(storage.access_modes):
+        if count > 1 and shared.isdisjoint(storage.access_modes):
             # Single pods may run on one node.
             alone = AccessMode.READ_WRITE_ONCE_POD in storage.access_modes
             make_finding = error if alone or any(role.nodes > 1 for role in roles) else warning
-            message = f"allows one {'pod' if alone else 'node'}, but {pods} pods mount the claim"
+            message = f"allows one {'pod' if alone else 'node'}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
         size, weights = storage.size, weights_size(model)

@@ -35,6 +35,8 @@ _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the folder of its downloads, and its token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
+#: vLLM's variable for the directory of compiled kernels (`vllm/envs.py`).
+COMPILE_CACHE_ENV = "VLLM_CACHE_ROOT"
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
@@ -51,6 +53,10 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
         if not model.cache.mount_model:
             files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
+        if model.cache.compile_cache:
+            path = f"{model.cache.mount_path}-compiled"
+            files.mounts.append({"name": _CACHE, "mountPath": path, "subPath": "compiled"})
+            files.env.append({"name": COMPILE_CACHE_ENV, "value": path})
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
