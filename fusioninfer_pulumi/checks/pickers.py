@@ -68,7 +68,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         if command.engine is None:
             continue
         reported.add(command.engine.metrics)
-        reason = command.engine.metrics_off(command)
+        reason = command.engine.explain_missing_metrics(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)

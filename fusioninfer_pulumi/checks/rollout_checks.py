@@ -15,7 +15,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
-from fusioninfer_pulumi.rollout.update_order import group_rollout
+from fusioninfer_pulumi.rollout.update_order import resolve_group_rollout
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
@@ -79,7 +79,7 @@ def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
             yield from reject_fields(at, role.args.rollout, fields, message)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
     yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
-    rollout, groups = group_rollout(plan), plan.shape.groups
+    rollout, groups = resolve_group_rollout(plan), plan.shape.groups
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -98,7 +98,7 @@ def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
 def _role_findings(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
-    unavailable = role.rollout_setting("max_unavailable")
+    unavailable = role.get_rollout_field("max_unavailable")
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING
     if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
@@ -124,9 +124,9 @@ def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
 
 def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
-    surge = role.rollout_setting("max_surge")
+    surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
+    if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
             role.locate_rollout_field("max_unavailable"),

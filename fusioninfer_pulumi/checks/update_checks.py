@@ -19,10 +19,10 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import (
     LwsStep,
-    by_group,
-    group_rollout,
-    next_lws,
-    update_order,
+    choose_next_lws,
+    is_group_rollout,
+    order_update,
+    resolve_group_rollout,
 )
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
@@ -67,8 +67,8 @@ def check_update(
         name
         for name, lws in existing.items()
         if lws.template is not None
-        # If the name changes, a new LeaderWorkerSet is created next to the old one.
-        and lws.is_at(name, plan.namespace)
+        # Under another name a LeaderWorkerSet is created next to the old one.
+        and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
             lws.template.sub_groups,
@@ -96,7 +96,7 @@ def check_layout_switch(
         for other in lws or ()
         if other.service == plan.service
         and other.component == component
-        and other.is_at(other.name, plan.namespace)
+        and other.has_name(other.name, plan.namespace)
         and other.layout not in (None, plan.shape.layout)
     }
     planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
@@ -163,7 +163,7 @@ def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> li
     """
     if not differing:
         return []
-    changing = {step.name for step in update_order(plan) if not step.frozen}
+    changing = {step.name for step in order_update(plan) if not step.frozen}
     return [
         finding
         for role in plan.roles
@@ -227,8 +227,8 @@ def _policy_findings(
     if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
         return
     replicas = sum(len(lws.replicas) for lws in changed)
-    if by_group(plan):
-        within = len({lws.group for lws in changed}) <= group_rollout(plan).max_unavailable
+    if is_group_rollout(plan):
+        within = len({lws.group for lws in changed}) <= resolve_group_rollout(plan).max_unavailable
     else:
         within = replicas <= rollout.max_unavailable
     if not within:
@@ -243,7 +243,7 @@ def _policy_findings(
 
 
 def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:
-    if lws.template is None or not lws.is_at(manifest["metadata"]["name"], plan.namespace):
+    if lws.template is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
         return None
     template = lws.template
     size = manifest["spec"]["leaderWorkerTemplate"]["size"]
@@ -354,7 +354,7 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     planned = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
     members = [
         _Member(step, role, lws, gangs[lws.group], running.get(step.name))
-        for step in update_order(plan)
+        for step in order_update(plan)
         for role, lws in [planned[step.name]]
         if gangs
     ]
@@ -416,10 +416,10 @@ def _simulate(
     waiting = {name for name, member in by_name.items() if member.running is not None}
     joined = {m.step.name: 0 if m.joins else len(m.planned.replicas) for m in members}
     changing: set[str] = set()
-    while started := next_lws(steps, waiting, changing, ()):
-        waiting.difference_update(started)
-        joined.update({name: by_name[name].first_batch(at_once) for name in started})
-        changing.update(name for name in started if by_name[name].waits(at_once))
+    while begun := choose_next_lws(steps, waiting, changing, ()):
+        waiting.difference_update(begun)
+        joined.update({name: by_name[name].first_batch(at_once) for name in begun})
+        changing.update(name for name in begun if by_name[name].waits(at_once))
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]

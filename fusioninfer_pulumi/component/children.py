@@ -31,7 +31,7 @@ from fusioninfer_pulumi.component.stack_state import (
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
 
 Manifest = dict[str, Any]
@@ -120,7 +120,7 @@ class Children:
         self._name, self._plan, self._child_options = name, plan, child_options
         self._writes_files = renders_yaml(component)
         self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
-        self._steps = {step.name: step for step in update_order(plan)}
+        self._steps = {step.name: step for step in order_update(plan)}
         self._sub_group_policies = _sub_group_policies(name, plan)
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
-from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
+from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, read_layout
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
 from fusioninfer_pulumi.topology.gang import read_gang_reference
@@ -146,7 +146,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         moved = known.get(planned, [])
         # The same logical name may stand below several parents.
         same_place, moved = (
-            [lws for lws in several if lws.is_at(planned, plan.namespace)]
+            [lws for lws in several if lws.has_name(planned, plan.namespace)]
             for several in (same_logical, moved)
         )
         lws = next(iter([*same_place, *same_logical, *moved]), None)
@@ -182,7 +182,7 @@ def _lws(logical: str, resource: Any) -> StackLws:
         name,
         str(metadata.get("namespace") or ""),
         str(lws_labels.get(labels.SERVICE) or ""),
-        layout_of(lws_labels),
+        read_layout(lws_labels),
         str(lws_labels.get(labels.REVISION) or ""),
         _template(resource),
         read_version(metadata),

@@ -41,24 +41,24 @@ from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
-    Answered,
     Fail,
-    List,
-    Listed,
+    ListLws,
+    ListReturned,
     LwsState,
     Observation,
+    PulumiAnswered,
     Register,
-    Registered,
-    Say,
-    Show,
+    ReportProgress,
     Snapshot,
     Stage,
-    Timer,
+    TimerExpired,
+    UpdateStarted,
     UpdateState,
-    pause,
-    step,
+    Warn,
+    advance,
+    compute_pause,
 )
-from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, order_update
 from fusioninfer_pulumi.topology.gang import read_gang_minimum
 
 # Keyed by the stack, so that entries are dropped with it.
@@ -125,7 +125,7 @@ class Update:
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
-            self.deadline = self._state.wait_deadline(self._available_at)
+            self.deadline = self._state.find_wait_deadline(self._available_at)
             self.replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
             self._done.set_result(await self._observed_state(accepted, placed))
@@ -139,21 +139,21 @@ class Update:
             self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
-        observation: Observation = Registered(time.monotonic())
+        observation: Observation = UpdateStarted(time.monotonic())
         while True:
-            self._state, actions = step(self._state, observation)
+            self._state, actions = advance(self._state, observation)
             lists = False
             for action in actions:
                 if isinstance(action, Register):
                     self._register(action.names)
-                elif isinstance(action, Say):
+                elif isinstance(action, Warn):
                     self._progress.say_once(action.line)
-                elif isinstance(action, Show):
-                    await self._progress.show(self._live_lws or {}, action.waiting)
+                elif isinstance(action, ReportProgress):
+                    await self._progress.show(self._live_lws or {}, action.name)
                 elif isinstance(action, Fail):
                     await self._fail(action.message, action.names)
                 else:
-                    lists = lists or isinstance(action, List)
+                    lists = lists or isinstance(action, ListLws)
             if self._state.is_over:
                 return
             observation = await (self._list() if lists else self._next_answer())
@@ -169,13 +169,15 @@ class Update:
             if name in self._gates and not self._gates[name].done():
                 self._gates[name].set_result([])
 
-    async def _list(self) -> Listed:
+    async def _list(self) -> ListReturned:
         try:
             live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
         except UnreadableError as problem:
-            return Listed(time.monotonic(), None, str(problem))
+            return ListReturned(time.monotonic(), None, str(problem))
         known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
-        return Listed(time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known})
+        return ListReturned(
+            time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known}
+        )
 
     async def _next_answer(self) -> Observation:
         """Wait until Pulumi has registered a LeaderWorkerSet, or until the next timer."""
@@ -184,13 +186,13 @@ class Update:
         if not self._answers:
             assert pause is not None, "an update without timers and answers is over"
             await asyncio.sleep(pause)
-            return Timer(time.monotonic())
+            return TimerExpired(time.monotonic())
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(self._answers.values(), timeout=pause, return_when=first)
         names = [name for name, task in self._answers.items() if task.done()]
         answers = {name: self._answers.pop(name).result() for name in names}
         versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
-        return Answered(time.monotonic(), versions)
+        return PulumiAnswered(time.monotonic(), versions)
 
     async def wait_for_services(self, services: Sequence[str]) -> None:
         """Wait until services of the namespace are available."""
@@ -231,7 +233,7 @@ class Update:
                 )
                 await self._fail(message, None)
             self._progress.say(f"the route waits for service {service}: {missing}")
-            await asyncio.sleep(pause(waited))
+            await asyncio.sleep(compute_pause(waited))
 
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
         """Wait until the gang is scheduled, or until gateways have accepted the route.
@@ -266,7 +268,7 @@ class Update:
             if now > self.deadline:
                 await self._fail(f"{missing} (wait.timeout {self.plan.wait.timeout})", ())
             self._progress.say(missing)
-            await asyncio.sleep(pause(now - begin))
+            await asyncio.sleep(compute_pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
         return live, dict(map(_name_and_minimum, manifests)) if is_scheduled else {}
 
@@ -274,9 +276,9 @@ class Update:
         """Return the component's output; list once more if a LeaderWorkerSet may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
-            self._state, _ = step(self._state, await self._list())
+            self._state, _ = advance(self._state, await self._list())
         live = {**live, **(self._live_lws or {})}
-        served = {**(self._observed.served or {}), **self._state.served, **placed}
+        served = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _trim(state) for name, state in live.items() if name in names},
@@ -307,19 +309,19 @@ def initial_state(
         name: (lws.pair_revision, lws.template.gang if lws.template is not None else gang)
         for name, lws in (known or {}).items()
     }
-    for lws_step in update_order(plan, find_pair_changes(plan, pairs)):
+    for lws_step in order_update(plan, find_pair_changes(plan, pairs)):
         before = (known or {}).get(lws_step.name)
         revision = revisions[lws_step.name]
         served = (observed.served or {}).get(lws_step.name)
         lws[lws_step.name] = LwsState(
             lws_step,
             revision,
-            before=None if before is None else before.version,
+            version_before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
             # Older versions of this library recorded no served revisions, but their updates ended
             # only when all replicas were available.
             settled=lws_step.frozen or observed.served is None or served == revision,
-            served=served,
+            served_revision=served,
             exists=before is not None,
         )
     asks = known is None or is_taking_over()
@@ -327,7 +329,7 @@ def initial_state(
         lws,
         plan.wait.timeout,
         plan.wait.level.awaits_replicas,
-        Stage.ASKING if asks else Stage.RUNNING,
+        Stage.DISCOVERING if asks else Stage.RUNNING,
         needs_list=asks,
     )
 

@@ -11,8 +11,8 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,
     USER,
     choose_sidecar_family,
+    find_protocol,
     is_sidecar,
-    protocol,
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
@@ -147,7 +147,7 @@ def _protocol(
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
     if chosen is None and setup is not None:
-        chosen = protocol(setup.names)
+        chosen = find_protocol(setup.names)
         if chosen is None:
             message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
             message = f"{message}; set one of {', '.join(known)}"

@@ -23,8 +23,8 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import canonical, integer
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
@@ -187,7 +187,7 @@ class _RoleExpander:
     def __post_init__(self) -> None:
         engine_args = self.user_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[engine_args.name.value]
-        presets = edition_defaults(self.args.edition).presets
+        presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
         default = engine_args.version is None
@@ -459,12 +459,14 @@ class _RoleExpander:
     def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """Return the wanted arguments whose flags the user does not set."""
         user_args = [str(word) for word in self.user_container.get("args") or ()]
-        positions = {canonical(word.partition("=")[0]): at for at, word in enumerate(user_args)}
+        positions = {
+            normalize_flag(word.partition("=")[0]): at for at, word in enumerate(user_args)
+        }
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             words = wanted[start:end]
-            index = positions.get(canonical(words[0]))
+            index = positions.get(normalize_flag(words[0]))
             if index is None:
                 missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
