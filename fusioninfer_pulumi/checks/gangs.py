@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.service_shape import (
     ServiceShape,
     is_prefill_decode,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
@@ -153,7 +153,7 @@ def _pod_scheduler(
     ):
         user_value = pod.user_template["spec"].get(field)
         if expected is not None and user_value not in (None, expected):
-            message = f'must be "{expected}" as for the service, or unset; got {shown(user_value)}'
+            message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.findings import (
     Rule,
     error,
     format_path,
-    shown,
+    show,
     warning,
 )
 from fusioninfer_pulumi.operations.monitors import find_declared_port
@@ -377,7 +377,7 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         if value is None:
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
         elif not keda and ("/" in value or "%" in value):
-            message = f"must be the name of a metric, without / and %, got {shown(value)}"
+            message = f"must be the name of a metric, without / and %, got {show(value)}"
             yield error(INVALID_FORMAT, path, message)
 
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.findings import Finding, listed
+from fusioninfer_pulumi.findings import Finding, list_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
@@ -182,7 +182,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
         # `up` writes the larger shares of `split` late; users wrote other backends.
         growing = [n for n, share in is_.items() if share > (was or {own_pool: 100}).get(n, 0)]
         if kind != REWRITE_KIND and next(iter(is_), None) == own_pool and growing:
-            text += f", when {listed(growing)} is ready"
+            text += f", when {list_names(growing)} is ready"
         moves.setdefault(text, []).append(requested)
     for text, names in moves.items():
         asked_for = ", ".join(filter(None, names))
