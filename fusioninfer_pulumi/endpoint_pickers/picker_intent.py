@@ -29,7 +29,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.containers import mirrored
+from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
@@ -112,7 +112,7 @@ def choose_epp_image(
         defaults = get_edition_defaults(intent.edition)
         default = defaults.holding_picker if intent.flow_control else defaults.picker
         default = defaults.pd_picker if llm_d else default
-        image = mirrored(explicit.image if explicit is not None else default, intent.registry)
+        image = use_mirror(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:
             message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"

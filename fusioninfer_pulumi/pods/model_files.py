@@ -25,7 +25,12 @@ from fusioninfer_pulumi.engines.model_arguments import (
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, restricted
+from fusioninfer_pulumi.kube.containers import (
+    add_env,
+    add_mounts,
+    choose_free_name,
+    restricted_security_context,
+)
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
@@ -131,7 +136,7 @@ def _provide(
     folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
     files.mounts.append({**writable, "readOnly": True})
-    files.fetched.append((source.fetched, path, writable))
+    files.fetched.append((source.fetch_uri, path, writable))
     return path
 
 
@@ -159,11 +164,11 @@ def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: s
     # folder that is mounted alone is filled by another script (`pods/model_cache.py`), so it has
     # another name.
     form = " mounted" if cache.mount_model else ""
-    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{source.fetch_uri}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
     folder = f"{cache.mount_path}/{name}"
-    if (source.fetched, folder) not in files.warmed:
-        files.warmed.append((source.fetched, folder))
+    if (source.fetch_uri, folder) not in files.warmed:
+        files.warmed.append((source.fetch_uri, folder))
     if not cache.mount_model:
         return folder
     files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
@@ -198,7 +203,9 @@ def fetch_container(
         "args": [word for pair in sources for word in pair],
         **({"env": env} if env else {}),
         "resources": dict(model.fetcher.resources or _REQUESTS),
-        "securityContext": dict(model.fetcher.security_context or restricted(FETCHER_USER)),
+        "securityContext": dict(
+            model.fetcher.security_context or restricted_security_context(FETCHER_USER)
+        ),
         "volumeMounts": mounts,
     }
 

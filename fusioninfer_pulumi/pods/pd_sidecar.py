@@ -21,8 +21,8 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import (
     choose_free_name,
     field_variable,
-    mirrored,
-    restricted,
+    restricted_security_context,
+    use_mirror,
 )
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
@@ -122,7 +122,7 @@ def plan_sidecar(
     is_default = find_sidecar_image_family(pairing.sidecar) is family
     image = pairing.sidecar if is_default else str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or mirrored(image, pairing.registry),
+        image=args.image or use_mirror(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
         https=secure,
@@ -214,7 +214,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             "periodSeconds": 10,
         },
         "resources": dict(planned.resources),
-        "securityContext": restricted(USER, readOnlyRootFilesystem=True),
+        "securityContext": restricted_security_context(USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 

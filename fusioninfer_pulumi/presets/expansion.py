@@ -34,7 +34,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
@@ -141,7 +141,7 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     model, registry = args.model, args.image_registry
     if model is None or registry is None or "image" in model.fetcher.model_fields_set:
         return args
-    fetcher = model.fetcher.model_copy(update={"image": mirrored(FETCHER_IMAGE, registry)})
+    fetcher = model.fetcher.model_copy(update={"image": use_mirror(FETCHER_IMAGE, registry)})
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
@@ -210,7 +210,7 @@ class _RoleExpander:
         self.runs_on = "CPUs" if self.on_cpu else "AMD GPUs" if self.on_amd else "GPUs"
         images = self.preset.images
         pattern = images.get(self.runs_on, images["GPUs"])
-        self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
+        self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
         # The user's arguments alone.
         program = self.user_container.get("command") or list(self.preset.program)
         known = {"name": self.engine.name, "image": self.image, "command": program}
@@ -270,7 +270,7 @@ class _RoleExpander:
         if self.on_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        sized = role.parallelism is not None and role.parallelism.sized
+        sized = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""

@@ -42,8 +42,8 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.stack_lws import layout_of
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.stack_lws import read_layout
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
@@ -91,7 +91,7 @@ def planned_steps(plans: Iterable[ServicePlan]) -> Steps:
     return {
         (plan.namespace if isinstance(plan.namespace, str) else "", step.name): step
         for plan in plans
-        for step in update_order(plan)
+        for step in order_update(plan)
     }
 
 
@@ -350,7 +350,7 @@ def find_rejections(
             key.name: role_of(key, manifest)
             for key, manifest in lws[0].items()
             if service_of(key, manifest) == service
-            and layout_of(get_labels(manifest)) not in (None, plan.shape.layout)
+            and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
         roles = {name: role_of(key, lws[1][key]) for name, key in planned.items()}
         edits_of = {name: edited[key] for name, key in running.items() if key in edited}

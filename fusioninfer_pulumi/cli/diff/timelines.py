@@ -33,9 +33,9 @@ from fusioninfer_pulumi.rollout.timeline import (
     LwsSize,
     Timeline,
     format_duration,
-    timeline,
+    simulate_update,
 )
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
 from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 # Each step visits every LeaderWorkerSet: for more of them it takes long.
@@ -171,7 +171,7 @@ def _played(
     }
     pair_changes = find_pair_changes(plan, pairs)
     changes = {}
-    for step in update_order(plan):
+    for step in order_update(plan):
         key, after = old_keys.get(step.name), _size(change.lws[1][new_keys[step.name]])
         if key is None:
             changes[step.name] = LwsChange(None, after)
@@ -193,7 +193,7 @@ def _played(
         if key not in change.lws[1]
     ]
     mixed = tuple(find_mixed_revisions(change, service))
-    return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
+    return ServiceTimeline(*service, simulate_update(plan, changes, removed), mixed=mixed)
 
 
 def _size(manifest: Manifest) -> LwsSize:
