@@ -26,7 +26,7 @@ from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.pods.model_files import model_files
+from fusioninfer_pulumi.pods.model_files import plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
@@ -50,7 +50,7 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 def model_findings(built: BuiltService) -> Iterator[Finding]:
     """Check access modes and size of the claim that caches the model."""
     args, service, model = built.args, built.plan.service, built.args.model
-    if model is None or model.cache is None or model_files(service, model) is None:
+    if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)

@@ -39,8 +39,8 @@ from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
     GRACE,
+    compute_drain_seconds,
     compute_startup_seconds,
-    drain_within,
 )
 from fusioninfer_pulumi.presets.model_catalogue import (
     GpuLayout,
@@ -439,7 +439,7 @@ class _RoleExpander:
         drains = parse_release(self.release) >= parse_release(preset.drain_since)
         drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE)
         if drain_arguments and isinstance(grace, int):
-            left = min(int(drain_arguments[1]), drain_within(grace))
+            left = min(int(drain_arguments[1]), compute_drain_seconds(grace))
             drain_arguments = (drain_arguments[0], str(left)) if left > 0 else ()
         wanted = (
             (port is not None and port != self.engine.default_port,
