@@ -29,8 +29,8 @@ from fusioninfer_pulumi.pods.model_files import plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
+    get_weights_size,
     is_known_model,
-    weights_size,
 )
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
@@ -67,7 +67,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
             message = f"allows one {'pod' if one_pod else 'node'}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
-        size, weights = storage.size, weights_size(model)
+        size, weights = storage.size, get_weights_size(model)
         if weights is not None and quantity.parse(size) < weights:
             amount = f"{weights / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
