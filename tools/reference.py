@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import command_line
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE, PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, catalogue
+from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, load_catalogue
 
 _FIELDS = """\
 # Fields
@@ -118,7 +118,7 @@ def pages() -> dict[str, str]:
 
 def catalogue_page() -> str:
     """The page of models whose arguments and GPUs presets know."""
-    models = list(catalogue().values())
+    models = list(load_catalogue().values())
     parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
     parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
     parts[0] = parts[0].replace("RELEASE", PRESETS[CATALOGUE_ENGINE].release)

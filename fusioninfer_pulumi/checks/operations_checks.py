@@ -33,7 +33,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.routing.epp import load_metrics
+from fusioninfer_pulumi.routing.epp import find_load_metrics
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
@@ -214,7 +214,7 @@ def _conflicts(
         ),
         (
             ("target",),
-            args.target is not None and load_metrics(plan.roles) is None,
+            args.target is not None and find_load_metrics(plan.roles) is None,
             (
                 "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
                 "unknown; set metrics instead"

@@ -186,7 +186,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
             shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
             table.add_row("Shares", shares)
         if plan.picker.rewrites is not None:
-            table.add_row("Models", plan.picker.rewrites.text())
+            table.add_row("Models", plan.picker.rewrites.describe())
     if plan.has_service_endpoint:
         target = service_reference(plan.service, plan.roles, plan.shape)
         host = f"{target['name']}.{plain(plan.namespace)}.svc"

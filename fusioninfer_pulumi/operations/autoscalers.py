@@ -33,7 +33,7 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
-from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
+from fusioninfer_pulumi.routing.epp import EppPlan, find_load_metrics
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -157,7 +157,7 @@ def target_metrics(
 
     Empty if there is no `target`, or no metrics for it. `roles` are all roles that run pods.
     """
-    args, load = role.args.autoscaling, load_metrics(roles)
+    args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
         return ()
     decoding = [other for other in roles if other.component_type in _DECODES]
