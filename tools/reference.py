@@ -135,7 +135,9 @@ def catalogue_page() -> str:
         parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
     parts.append(_DIFFERENCES)
-    parts.append("| Model | Recipe and date | GB, by recipe | Quantized variants | Recipe parts not used |")
+    parts.append(
+        "| Model | Recipe and date | GB, by recipe | Quantized variants | Recipe parts not used |"
+    )
     parts.append("|---|---|---|---|---|")
     for model in models:
         source = model.source.partition("models/")[2]
