@@ -73,7 +73,7 @@ def test_everything_that_is_not_allowed_stops_it_at_once(
     assert main(["check", str(copy), "--stack", "prod"]) == 2
     told = capsys.readouterr().err
     wanted = [
-        "38 GPUs are wanted, the budget is 37",
+        "the services need 38 GPUs, the budget is 37",
         "chat: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
         "reasoning: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
     ]
