@@ -190,11 +190,11 @@ def _findings(options: argparse.Namespace) -> list[Finding]:
 _TEMPLATE = "A large language model on Kubernetes"
 _MEANINGS = {
     "model": "Name of the model on Hugging Face",
-    "accelerator": "GPU model, such as H100; cpu for processors",
-    "replicas": "Replicas of the model",
+    "accelerator": "GPU model, such as H100, or cpu",
+    "replicas": "Number of replicas",
 }
 _MAIN = '''\
-"""Deploys a large language model."""
+"""Deploy a large language model."""
 
 import pulumi
 from service import service_args
@@ -215,13 +215,13 @@ pulumi.export("endpoint", service.endpoint)
 pulumi.export("status", service.status)
 '''
 _SERVICE = '''\
-"""The service, which the test plans without Pulumi and a cluster."""
+"""The service; the test plans it without Pulumi and without a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 
 
 def service_args(model: str, accelerator: str, replicas: int) -> InferenceServiceArgs:
-    """Return the service; `fusioninfer-pulumi plan . --explain` shows what it becomes."""
+    """Return the service; `fusioninfer-pulumi plan . --explain` shows the generated values."""
     return model_service(
         model,
         accelerator=accelerator,
@@ -230,7 +230,7 @@ def service_args(model: str, accelerator: str, replicas: int) -> InferenceServic
     )
 '''
 _TEST = '''\
-"""Tests the planned objects without Pulumi and a cluster: run `pytest`."""
+"""Test the planned objects with `pytest`, without Pulumi and without a cluster."""
 
 from service import service_args
 
