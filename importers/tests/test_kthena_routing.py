@@ -537,7 +537,7 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
         "port": 8000,
     }
     assert picker["httproute"]["parentRefs"] == GATEWAY
-    made_of = source(*documents).rendered()
+    made_of = source(*documents).render()
     (pool,) = [each for each in made_of if each["kind"] == "InferencePool"]
     (one, *_) = [each for each in made_of if each["kind"] == "LeaderWorkerSet"]
     labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]

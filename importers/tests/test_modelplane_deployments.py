@@ -113,7 +113,7 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
 def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
     """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
     read = source(paired(), allow_lossy=True)
-    (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
+    (config,) = [each for each in read.render() if each["kind"] == "ConfigMap"]
     (text,) = config["data"].values()
     plugins = {
         plugin["type"]: plugin.get("parameters") for plugin in yaml.safe_load(text)["plugins"]

@@ -46,7 +46,7 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_objects_have_the_values_of_the_original_controllers(case: dict[str, Any]) -> None:
     read = source(*case["documents"])
-    made = read.rendered()
+    made = read.render()
     assert made, [str(each) for _, each in read.findings]
     for wanted in case["objects"]:
         found = [
@@ -75,7 +75,7 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     worker = {**document["spec"]["roles"][1], "name": "w", "componentType": "worker"}
     del worker["kvTransfer"]
     document["spec"]["roles"].append(worker)
-    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    (group,) = [each for each in source(document).render() if each["kind"] == "PodGroup"]
     assert group["spec"]["minTaskMember"] == {
         f"{role}-{replica}": 1
         for role, replicas in (("prefill", 1), ("decode", 2), ("w", 2))
@@ -83,5 +83,5 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     }
     optional = {"gangPolicy": {"minRoleReplicas": {"w": 0}}}
     document["spec"]["schedulingStrategy"] = optional
-    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    (group,) = [each for each in source(document).render() if each["kind"] == "PodGroup"]
     assert group["spec"]["minMember"] == 3  # the pair's pods
