@@ -317,7 +317,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         results = [place_source(item, options.inventory, options.previous) for item in sources]
         return results[0]
     if options.previous is not None:
-        message = "has no effect without --inventory"
+        message = "--previous has no effect without --inventory"
         sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
     return None
 

@@ -172,7 +172,7 @@ _COMMANDS = {
                 help_text="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
-                "also run a server-side dry run of objects and pods, and all checks of --cluster"
+                "also run a server-side dry run of objects and pods, and all checks of plan --cluster"
             ),
             "--context": _value("NAME", f"{_CONTEXT} --server"),
             **_PLACING,

@@ -72,8 +72,8 @@ def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
         return
     duration = format_duration(timeline.after.seconds)
     screen.print(
-        f"update from {old}: at most {duration} for its LeaderWorkerSets, "
-        f"peak {timeline.peak} GPUs",
+        f"update from {old}: at most {duration} for the LeaderWorkerSets, "
+        f"at most {timeline.peak} GPUs in use",
         soft_wrap=True,
     )
     # The columns of restarts and starts are left out if they are empty.
