@@ -58,6 +58,18 @@ def _pools(text: str) -> tuple[NodePool, ...]:
     return tuple(NodePool(int(part[1]), int(part[2])) for part in parts if part)
 
 
+def _rule(text: str) -> str:
+    import difflib
+
+    from fusioninfer_pulumi.rules.catalog import all_rules
+
+    if text not in all_rules():
+        near = " or ".join(difflib.get_close_matches(text, all_rules()))
+        hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
+        raise argparse.ArgumentTypeError(f"no rule {text!r}; {hint}")
+    return text
+
+
 #: Arguments by their names, with what `add_argument` takes.
 _Arguments = Mapping[str, Mapping[str, Any]]
 
@@ -88,6 +100,7 @@ _READING: _Arguments = {
     "--ignore": _value(
         "RULE",
         "hide warnings of this rule; may be repeated; errors are never hidden",
+        type=_rule,
         action="append",
         default=[],
     ),
@@ -246,7 +259,7 @@ _COMMANDS = {
     ),
     "rules": _Command(
         "list all rules, or explain one",
-        {"rule": _value("ID", "the rule to explain in full", nargs="?")},
+        {"rule": _value("ID", "the rule to explain in full", type=_rule, nargs="?")},
         ("rules accelerators-too-few", "rules | grep memory"),
     ),
 }
