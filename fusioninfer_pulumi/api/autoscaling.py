@@ -1,7 +1,5 @@
 """Autoscaling of a role: bounds, and what the number of replicas follows."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Annotated, Any

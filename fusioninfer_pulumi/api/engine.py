@@ -1,7 +1,5 @@
 """The engine of a role, and how it splits and copies the model, in KServe's words."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Where an engine keeps the KV cache that its accelerators have no room for, in KServe's words."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated, Any
 

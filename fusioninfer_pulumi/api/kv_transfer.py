@@ -1,7 +1,5 @@
 """How the KV cache gets from prefill to decode pods, and how pods publish what they cache."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated, Any
 

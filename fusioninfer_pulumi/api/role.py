@@ -1,7 +1,5 @@
 """One role of a service: what runs, in how many replicas, on how many nodes."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated
 

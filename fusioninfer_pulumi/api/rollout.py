@@ -1,7 +1,5 @@
 """How a service is updated, and what an update waits for."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated
 

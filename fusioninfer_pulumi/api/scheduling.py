@@ -1,7 +1,5 @@
 """How a service's pods are scheduled, and which of them only together."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Annotated
