@@ -95,18 +95,18 @@ def _annotation_path(pod: Pod, key: str) -> Location:
 def _pod_scheduler(
     pod: Pod, scheduling: SchedulingStrategyArgs, scheduler: str | None
 ) -> Iterator[Finding]:
-    for field, wanted in (
+    for field, expected in (
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
         user_value = pod.user_template["spec"].get(field)
-        if wanted is not None and user_value not in (None, wanted):
-            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
+        if expected is not None and user_value not in (None, expected):
+            message = f'must be "{expected}" as for the service, or unset; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check a gang's pod for fields that the library sets."""
+    """Reject fields of a gang's pod that the library sets, or that deadlock the gang."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -124,7 +124,7 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check settings that keep a Volcano or Kubernetes gang from being scheduled, or do nothing."""
+    """Check the scheduler and the minimum of a Volcano or Kubernetes gang."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
@@ -169,8 +169,8 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
         yield error(
             FIELD_REQUIRED,
             _QUEUE,
-            "is required with backend Kueue: name a LocalQueue of the namespace; without one "
-            "Kueue admits nothing",
+            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
+            "admits nothing without one",
         )
     if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
         yield warning(
@@ -182,14 +182,17 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Report Kueue's queue label, which the library sets on workloads and Kueue on their pods."""
+    """Report Kueue's queue label in the service's labels or pod templates.
+
+    The library sets it on LeaderWorkerSets, and Kueue on their pods.
+    """
     key = labels.KUEUE_QUEUE
     instead = "set schedulingStrategy.queue and gangPolicy.backend: Kueue"
     if key in built.args.labels:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
-            "is copied to all objects, so replicas wait in a queue that the plan does not know; "
+            "is copied to all objects, so replicas wait in a queue that is not in the plan; "
             f"{instead} instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
@@ -26,6 +27,7 @@ _Row = tuple[str, bool, str]
 _REJECTED = {
     "engine",
     "gpus",
+    "model.cache.compile_cache",
     "prefill_decode_ratio",
     "rollout.level",
     "httproute.split",
@@ -81,6 +83,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
     is_native = policy.backend is GangBackend.NATIVE
     lacks_gang = not (is_kueue or is_native or shape.needs_gang)
     generates = any(library_generates_container(args, role) for role in args.roles)
+    engines = {role.pods.command.engine for role in plan.roles}
     topology, minima = policy.network_topology, policy.min_role_replicas or {}
     reads_token = picker is not None and picker.epp.args.metrics is MetricsMode.AUTHENTICATED
     monitors_picker = args.monitoring is not None and args.monitoring.picker is not False
@@ -88,6 +91,11 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
     return (
         ("engine", not generates, "every role has its own container"),
         ("image_registry", args.model is None and shape.router is None, "templates set all images"),
+        (
+            "model.cache.compile_cache",
+            engines.isdisjoint({VLLM, None}),
+            "only vLLM keeps its compiled kernels there; remove it",
+        ),
         (queue, is_native, "Kubernetes' own gangs have no queue"),
         (
             queue,
@@ -192,7 +200,7 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
         (
             "httproute.split",
             routing.route is not None and not routing.route.splits,
-            "every rule has its own backendRefs; write weights there",
+            "every rule has its own backendRefs; set weights there",
         ),
         (
             "endpoint_picker.flow_control",
@@ -207,6 +215,6 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
         (
             "endpoint_picker.threshold",
             routing.picker is not None and not is_disaggregated,
-            f"it is the threshold of strategy {name}; remove it, or choose that strategy",
+            f"requires strategy {name}; remove it, or set the strategy",
         ),
     )

@@ -228,6 +228,11 @@ class CacheArgsDict(TypedDict, total=False):
     job: WarmUpJobArgs | WarmUpJobArgsDict
     """The warm-up Job."""
 
+    compile_cache: bool
+    """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
+    pods of the same release, model and GPU type start without compiling. Pods write to it, also
+    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
+
 
 class ClaimReferenceArgsDict(TypedDict, total=False):
     """An existing PersistentVolumeClaim of the service's namespace."""
