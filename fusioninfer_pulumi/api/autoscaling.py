@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
     Count,
     LabelMap,
     PositiveCount,
@@ -130,6 +131,9 @@ class AutoscalingArgs(SpecModel):
 
     behavior: Annotated[dict[str, Any], fits(SCALING, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
+
+    annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
 
     SWITCH = ("target", "target_requests")
 

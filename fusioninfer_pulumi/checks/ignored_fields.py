@@ -12,7 +12,6 @@ from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
@@ -83,7 +82,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
     is_native = policy.backend is GangBackend.NATIVE
     lacks_gang = not (is_kueue or is_native or shape.needs_gang)
     generates = any(library_generates_container(args, role) for role in args.roles)
-    engines = {role.pods.command.engine for role in plan.roles}
+    engines = [role.pods.command.engine for role in plan.roles]
     topology, minima = policy.network_topology, policy.min_role_replicas or {}
     reads_token = picker is not None and picker.epp.args.metrics is MetricsMode.AUTHENTICATED
     monitors_picker = args.monitoring is not None and args.monitoring.picker is not False
@@ -93,7 +92,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ("image_registry", args.model is None and shape.router is None, "templates set all images"),
         (
             "model.cache.compile_cache",
-            engines.isdisjoint({VLLM, None}),
+            all(engine and not engine.compile_cache_variable for engine in engines),
             "only vLLM keeps its compiled kernels there; remove it",
         ),
         (queue, is_native, "Kubernetes' own gangs have no queue"),

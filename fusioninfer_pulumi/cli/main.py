@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import re
@@ -278,6 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     if arguments is not None:
         return _run(arguments)
+    # The process ends before collecting its few cycles pays off: a fourteenth of the time of `check`.
+    gc.disable()
     # Pydantic would read the metadata of all packages to find plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     status = _run(sys.argv[1:])

@@ -176,6 +176,9 @@ class AutoscalingArgsDict(TypedDict, total=False):
     behavior: Mapping[str, Any] | None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
+    annotations: Mapping[str, Input[str]]
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
+
 
 class AutoscalingMetricArgsDict(TypedDict, total=False):
     """A metric, with its target value per replica."""

@@ -16,7 +16,7 @@ Target values per replica:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import (
@@ -78,9 +78,10 @@ def autoscalers(
 
 def autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    named = metadata(meta, planned.name, role_labels(meta, planned.role.args))
-    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
+    annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
+    named = metadata(annotated, planned.name, role_labels(meta, planned.role.args))
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}

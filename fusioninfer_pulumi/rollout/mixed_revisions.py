@@ -53,7 +53,7 @@ class EngineLws:
     component_type: str
     command: EngineCommand
     revision: str
-    compute_pair_revision: str
+    pair_revision: str
     gang: str
     sidecar: str = ""
 

@@ -61,7 +61,7 @@ class GangPlan:
         native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
     """
 
-    build_pod_group: str
+    pod_group: str
     min_member: int
     partial: bool
     tasks: Mapping[str, int] | None
