@@ -1,7 +1,5 @@
 """A role of a service: its pods, replicas and nodes."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """A router's endpoint picker, its pool and its NetworkPolicy."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

@@ -395,10 +395,6 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
         return
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    if not prefill or not decode:
-        message = "requires prefiller and decoder roles; remove it"
-        yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
-        return
     now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
     if 0 in now:
         return

@@ -33,9 +33,7 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
@@ -139,36 +137,17 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
-    if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
-        message = f"requires strategy {Strategy.PD_DISAGGREGATION.value}; remove it, or set the "
-        message += "strategy"
-        yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
-    if epp.request is None and epp.args.flow_control is not None:
-        message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
-        yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
-    elif parts.intent.flow_control and epp.family.flow_control is None:
+    if parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
             "remove the image, or use v1.3.1 or later, or llm-d's",
-        )
-
-
-def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check `groupPairing`."""
-    pairs = parts.intent.strategy is Strategy.PD_DISAGGREGATION and parts.spec.groups is not None
-    if epp.args.group_pairing is not None and not pairs:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*parts.at, "endpointPicker", "groupPairing"),
-            f"has no effect: requires groups and strategy {Strategy.PD_DISAGGREGATION.value}; "
-            "remove it",
         )
 
 
@@ -266,7 +245,6 @@ CHECKS: tuple[Check, ...] = (
     _strategy,
     _flow_control,
     _config,
-    _pairing,
     _arguments,
     model_rewrite_findings,
 )
