@@ -97,6 +97,7 @@ class Strategy(str, enum.Enum):
     QUEUE_SIZE = "queue-size"
     LORA_AFFINITY = "lora-affinity"
     PD_DISAGGREGATION = "pd-disaggregation"
+    SESSION_AFFINITY = "session-affinity"
 
 
 class MultinodeArgs(SpecModel):
@@ -251,7 +252,7 @@ class RoleArgs(SpecModel):
 
     scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
     """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
+    `queue`, `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from fusioninfer_pulumi.api.role import Strategy
+from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     OWNED_FLAGS,
@@ -18,6 +19,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     can_read_metrics,
     find_load_scorers,
     read_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -36,6 +38,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
@@ -145,12 +148,40 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
+def _generated_only(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+    """Check fields that configure a plugin of generated configurations."""
+    if epp.request is None:
+        why = "with endpointPickerConfig; use its plugins"
+        names = ["service_levels", "session"]
+    elif not uses_sessions(epp.request):
+        why, names = "without strategy session-affinity or scorer session; remove it", ["session"]
+    else:
+        return
+    at, message = (*parts.at, "endpointPicker"), f"has no effect {why}"
+    yield from reject_fields(at, epp.args, names, message, FIELD_WITHOUT_EFFECT)
+
+
+def _newer_features(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+    """Check that the endpoint picker's release has service levels and session IDs."""
+    request = epp.request
+    if request is None or epp.family.objective_api is not None:
+        return
+    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    image = find_closest_image(epp.family, lambda family: family.objective_api is not None)
+    for name in filter(needed.get, needed):
+        message = f"{epp.family.name} does not support {name}; use {image}"
+        yield error(RELEASE_WITHOUT_FEATURE, (*parts.at, "endpointPicker", "image"), message)
+
+
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
         message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
         yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
+    elif epp.args.service_levels is not None and not parts.intent.flow_control:
+        message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
@@ -264,6 +295,8 @@ CHECKS: tuple[Check, ...] = (
     _engine_metrics,
     _family,
     _strategy,
+    _generated_only,
+    _newer_features,
     _flow_control,
     _config,
     _pairing,

@@ -64,6 +64,7 @@ AFTER = {
     ),
     "HTTPRoute": ("InferencePool", "Service", "Gateway"),
     "InferenceModelRewrite": ("InferencePool",),
+    "InferenceObjective": ("InferencePool",),
     "HealthCheckPolicy": ("InferencePool",),
     "GCPBackendPolicy": ("InferencePool",),
 }
@@ -84,6 +85,7 @@ _NEVER_AWAITED = (
     "Gateway",
     "InferencePool",
     "InferenceModelRewrite",
+    "InferenceObjective",
     "HTTPRoute",
     # It may be bound only when the first pod mounts it.
     "PersistentVolumeClaim",

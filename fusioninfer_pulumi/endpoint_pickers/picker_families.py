@@ -7,6 +7,9 @@ configurations that `picker_config` generates in the end-to-end tests.
 Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
 has no endpoint picker with plugins; and llm-d before v0.9.
 
+llm-d v1.0 is known only from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`).
+They name no other differences than its row.
+
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match as well. For a digest without a tag, `latest`, a development
 build or any other name, the user must set the family.
@@ -30,7 +33,7 @@ from fusioninfer_pulumi.generated import FOLDER
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
-LLM_D_API = "llm-d.ai/v1alpha1"
+LLM_D_API, LLM_D_V1_API = "llm-d.ai/v1alpha1", "llm-d.ai/v1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 
@@ -43,6 +46,7 @@ class Family(str, enum.Enum):
     GAIE_1_5 = "gaie-1.5"
     LLM_D_0_9 = "llm-d-0.9"
     LLM_D_0_10 = "llm-d-0.10"
+    LLM_D_1_0 = "llm-d-1.0"
 
 
 @cache
@@ -87,6 +91,9 @@ class EppFamily:
             that current vLLM does not have, and scores all pods 1.0 without it
             (`pkg/epp/server/runserver.go`).
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
+        objective_api: apiVersion of its InferenceObjectives; None where service levels and session
+            IDs are not supported. v0.9 has neither eviction nor session IDs, and the inference
+            extension other headers.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
         flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
@@ -100,6 +107,8 @@ class EppFamily:
         sidecar_reads_pool: Whether the sidecar's SSRF protection knows the pods of a v1
             InferencePool; without that it rejects every prefill pod. Up to v0.9.0 it asked for pods
             labelled `matchLabels`, which no label can be (`pkg/sidecar/proxy/allowlist.go`).
+        is_tested: Whether it has run with the library's configurations; messages recommend no
+            other images.
     """
 
     family: Family
@@ -112,10 +121,12 @@ class EppFamily:
     engine_metrics: LoadMetrics = VLLM_METRICS
     averages_saturation: bool = True
     needs_inference_objective_crd: bool = False
+    objective_api: str | None = None
     rewrite_api: str | None = None
     flow_control: FlowControl | None = None
     limits_waiting: bool = False
     sidecar_reads_pool: bool = False
+    is_tested: bool = True
 
     @cached_property
     def plugins(self) -> frozenset[str]:
@@ -210,6 +221,14 @@ _LLM_D_0_9 = EppFamily(
     rewrite_api="llm-d.ai/v1alpha2",
     flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
 )
+_LLM_D_0_10 = replace(
+    _LLM_D_0_9,
+    family=Family.LLM_D_0_10,
+    versions=((0, 10, 0), (0, 10, 0)),
+    limits_waiting=True,
+    sidecar_reads_pool=True,
+    objective_api="llm-d.ai/v1alpha2",
+)
 
 #: By the name that a user writes in `endpointPicker.family`, oldest first.
 FAMILIES = {
@@ -220,12 +239,16 @@ FAMILIES = {
         _GAIE_1_4,
         replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
+        _LLM_D_0_10,
+        # It converts v1alpha1 to v1, which only differ below `dataLayer`
+        # (`pkg/epp/config/loader/conversion.go`), and no longer reads the inference extension's.
         replace(
-            _LLM_D_0_9,
-            family=Family.LLM_D_0_10,
-            versions=((0, 10, 0), (0, 10, 0)),
-            limits_waiting=True,
-            sidecar_reads_pool=True,
+            _LLM_D_0_10,
+            family=Family.LLM_D_1_0,
+            versions=((1, 0, 0), (1, 0, 0)),
+            api_versions=(LLM_D_V1_API, LLM_D_API),
+            objective_api=LLM_D_V1_API,
+            is_tested=False,
         ),
     )
 }
@@ -251,7 +274,7 @@ def _family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | N
 
 def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
     """Return the newest image that can do something, of the same repository where possible."""
-    able = filter(is_able, FAMILIES.values())
+    able = (row for row in FAMILIES.values() if row.is_tested and is_able(row))
     return max(able, key=lambda row: (row.repository == family.repository, row.versions)).image
 
 
