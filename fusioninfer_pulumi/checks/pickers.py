@@ -161,25 +161,13 @@ def _generated_only(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     yield from reject_fields(at, epp.args, names, message, FIELD_WITHOUT_EFFECT)
 
 
-def _newer_features(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker's release has service levels and session IDs."""
-    request = epp.request
-    if request is None or epp.family.objective_api is not None:
-        return
-    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
-    image = find_closest_image(epp.family, lambda family: family.objective_api is not None)
-    for name in filter(needed.get, needed):
-        message = f"{epp.family.name} does not support {name}; use {image}"
-        yield error(RELEASE_WITHOUT_FEATURE, (*parts.at, "endpointPicker", "image"), message)
-
-
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
         message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
         yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
-    elif epp.args.service_levels is not None and not parts.intent.flow_control:
+    elif epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
         message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
@@ -213,10 +201,21 @@ def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
-    findings = list(_scorer_findings(family, request))
+    findings = [*_scorer_findings(family, request), *_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
     return findings
+
+
+def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    """Check that the endpoint picker's release has service levels and session IDs."""
+    if family.objective_api is not None:
+        return
+    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    image = find_closest_image(family, lambda family: family.objective_api is not None)
+    for name in filter(needed.get, needed):
+        message = f"{family.name} does not support {name}; use {image}"
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
@@ -296,7 +295,6 @@ CHECKS: tuple[Check, ...] = (
     _family,
     _strategy,
     _generated_only,
-    _newer_features,
     _flow_control,
     _config,
     _pairing,

@@ -187,7 +187,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
             # A model loads for minutes: clients and gateways limit how long a request may take.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if request.service_levels is not None:
-            header["flowControl"] |= _priority_bands(request.service_levels)
+            header.setdefault("flowControl", {}).update(_priority_bands(request.service_levels))
             # Metrics of engines are up to 50 ms old, in which the picker would send all waiting
             # requests. So it counts the requests that it has sent.
             concurrency = {"maxConcurrency": request.service_levels.max_concurrency}

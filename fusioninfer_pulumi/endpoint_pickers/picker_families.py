@@ -71,10 +71,13 @@ class FlowControl(NamedTuple):
     Attributes:
         queued: Requests in the picker's queue (gauge).
         running: Requests that a pod is answering (gauge).
+        ttft: Time to first token, with the time in the picker's queue (histogram); empty
+            where streamed requests cannot be told from others.
     """
 
     queued: str
     running: str
+    ttft: str = ""
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,11 @@ _LLM_D_0_9 = EppFamily(
     prefix_keys=PrefixKeys.PRODUCER,
     # If the cluster has the kind in both API groups, it ignores the older one.
     rewrite_api="llm-d.ai/v1alpha2",
-    flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
+    flow_control=FlowControl(
+        "llm_d_epp_flow_control_queue_size",
+        "llm_d_epp_request_running",
+        "llm_d_epp_request_ttft_seconds",
+    ),
 )
 _LLM_D_0_10 = replace(
     _LLM_D_0_9,

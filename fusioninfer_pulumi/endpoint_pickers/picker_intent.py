@@ -70,7 +70,8 @@ def choose_epp_intent(
     if args is None or not args.picks_endpoints:
         return EppIntent(None, pairs=False)
     picker = args.endpoint_picker or EndpointPickerArgs()
-    needs_llm_d = bool(args.model_rewrites or picker.service_levels)
+    has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
+    needs_llm_d = bool(args.model_rewrites or picker.service_levels or has_sessions)
     if args.endpoint_picker_config is not None:
         profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
@@ -84,7 +85,7 @@ def choose_epp_intent(
     return EppIntent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
-        needs_llm_d or strategy in (Strategy.PD_DISAGGREGATION, Strategy.SESSION_AFFINITY),
+        needs_llm_d or strategy is Strategy.PD_DISAGGREGATION,
         flow_control=needed if picker.flow_control is None else picker.flow_control,
         registry=registry,
         edition=edition,
