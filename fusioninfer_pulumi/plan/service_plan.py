@@ -17,10 +17,10 @@ from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
     RoleDemand,
-    group_capacity,
-    pools_for_gpus,
+    build_pools,
+    compute_group_capacity,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_form, gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima, get_gang_form, required_replicas
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
@@ -169,7 +169,7 @@ def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Ca
     The nodes have the size of the largest pod.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
-    return [compute_capacity(plan, pools_for_gpus(count, largest)) for count in gpus]
+    return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]
 
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
@@ -179,8 +179,8 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
-    form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
-    running = group_capacity(demands, form, pools, plan.shape.groups)
+    form = get_gang_form(plan.gang, queued=plan.shape.local_queue is not None)
+    running = compute_group_capacity(demands, form, pools, plan.shape.groups)
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
     return replace(running, exact=False) if bound_to_network else running

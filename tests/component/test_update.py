@@ -143,8 +143,8 @@ def test_unavailable_frozen_replica_counts_against_limit(running: Stack) -> None
     with pytest.raises(pulumi.RunError) as failed:
         run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
-        "svc: no replica of role inference could be updated for 200ms (rollout.timeout): "
-        "svc-inference-0 is not available, and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
+        "svc: no replica of role inference could be updated for 200ms (rollout.timeout), because "
+        "svc-inference-0 is not available and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}
@@ -191,7 +191,7 @@ def test_creation_without_cluster_access_is_logged_once(stack: Stack) -> None:
 
 def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
-    with pytest.raises(pulumi.RunError, match="replicas cannot change one after the other"):
+    with pytest.raises(pulumi.RunError, match="cannot update replicas one at a time"):
         run(running, tagged("b"))
     assert running.order == []
     # As many as may be down at a time need no look, and metadata does not either.

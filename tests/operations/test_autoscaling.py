@@ -11,7 +11,7 @@ from samples import nodes, problems, rendered, role, service
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import order_update
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
@@ -60,7 +60,7 @@ def test_each_serving_group_is_scaled_by_itself() -> None:
 def test_engine_leaves_the_replicas_alone() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
-        (step,) = update_order(plan_service(args))
+        (step,) = order_update(plan_service(args))
         assert step.scaled_externally == expected
 
 

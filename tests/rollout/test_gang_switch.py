@@ -12,7 +12,7 @@ from rollouts import grouped_plans, plans
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
 from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import order_update
 
 PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)
@@ -55,7 +55,7 @@ def test_all_at_once_is_rejected_only_for_partition(plan: ServicePlan, data: Any
 def test_rejection_names_field_and_running_lws(plan: ServicePlan, data: Any) -> None:
     before = running(plan, data, gang="")
     found = check_gang_joins(plan, before)
-    steps = {step.name for step in update_order(plan)}
+    steps = {step.name for step in order_update(plan)}
     for each in found:
         assert each.path.endswith(("rollout.strategy", "rollout.partition"))
         assert any(name in each.message for name in steps & before.keys())

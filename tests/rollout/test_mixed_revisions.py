@@ -182,8 +182,8 @@ def worker(
 API = "[vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage]"
 NAMES = "--served-model-name"
 LORA = ("--enable-lora", "--lora-modules")
-KEEP = "serve the old and the new name until the update is over and no client asks for the old one"
-FORM = "let clients accept both forms before this update"
+KEEP = "serve the old and the new name until the update is over and no client requests the old one"
+FORM = "make clients accept both formats before this update"
 QUERY = "query the names of both releases, joined by `or`"
 TPOT = "sum(rate(vllm:time_per_output_token_seconds_sum[1m]))"
 ITL = "sum(rate(vllm:inter_token_latency_seconds_sum[1m]))"
@@ -236,14 +236,14 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of("--reasoning-parser=qwen3", release="0.15.1"),
          of("--reasoning-parser=qwen3", release="0.16.0"),
          [("degraded: clients with new worker pods: these answers have the reasoning in "
-          f"`reasoning`, and not in `reasoning_content`; {FORM} {API}")]),
+          f"`reasoning`, not in `reasoning_content`; {FORM} {API}")]),
         (of("--reasoning-parser=qwen3", release="0.11.2"),
          of("--reasoning-parser=qwen3", release="0.15.1"), []),
         # Readers of metrics.
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="0.12.0"),
          [("degraded: ScaledObject svc-worker with new worker pods: it reads "
-          "vllm:time_per_output_token_seconds_sum, which these pods do not have, and does not see "
-          f"their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
+          "vllm:time_per_output_token_seconds_sum, which these pods do not export, and does not "
+          f"see their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),

@@ -14,11 +14,11 @@ from fusioninfer_pulumi.api.rollout import RoleOrder
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import (
     LwsStep,
-    by_group,
+    choose_next_lws,
     count_required_ordinals,
-    group_rollout,
-    next_lws,
-    update_order,
+    is_group_rollout,
+    order_update,
+    resolve_group_rollout,
 )
 
 PLANS = plans() | grouped_plans()
@@ -30,7 +30,7 @@ def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     found: Rounds = []
     waiting = set(waiting)
     while waiting:
-        begun = next_lws(steps, waiting, (), ())
+        begun = choose_next_lws(steps, waiting, (), ())
         assert begun, "blocked"
         waiting.difference_update(begun)
         found.append(begun)
@@ -43,7 +43,7 @@ def every(steps: tuple[LwsStep, ...]) -> set[str]:
 
 @given(PLANS)
 def test_every_lws_changes_once(plan: ServicePlan) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     rounds = played(steps, every(steps))
     assert sorted(name for begun in rounds for name in begun) == sorted(every(steps))
     assert sorted(every(steps)) == sorted(each.name for role in plan.roles for each in role.lws)
@@ -53,7 +53,7 @@ def test_every_lws_changes_once(plan: ServicePlan) -> None:
 def test_no_more_units_change_together_than_may_be_unavailable(
     plan: ServicePlan, data: Any
 ) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     names = sorted(every(steps))
     waiting = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
     by_name = {step.name: step for step in steps}
@@ -69,11 +69,11 @@ def test_no_more_units_change_together_than_may_be_unavailable(
 
 @given(PLANS, st.data())
 def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     required = [step for step in steps if step.required]
     names = [step.name for step in required]
     down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
-    begun = set(next_lws(steps, every(steps), (), down))
+    begun = set(choose_next_lws(steps, every(steps), (), down))
     assert down <= begun
     for step in required:
         gone = {s.unit for s in required if s.queue == step.queue and s.name in down}
@@ -84,11 +84,11 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
 
 @given(PLANS, st.data())
 def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     required = [step.name for step in steps if step.required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
     by_name = {step.name: step for step in steps}
-    for name in next_lws(steps, every(steps) - lasting, (), lasting):
+    for name in choose_next_lws(steps, every(steps) - lasting, (), lasting):
         step = by_name[name]
         if step.required and step.limit is not None:
             units = {by_name[n].unit for n in lasting if by_name[n].queue == step.queue}
@@ -97,13 +97,14 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
 
 @given(PLANS)
 def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     at = {n: i for i, begun in enumerate(played(steps, every(steps))) for n in begun}
     for step in steps:
         mates = [
             s
             for s in steps
-            if s.required and (s.unit == step.unit if by_group(plan) else s.role == step.role)
+            if s.required
+            and (s.unit == step.unit if is_group_rollout(plan) else s.role == step.role)
         ]
         if not step.required:
             assert all(at[mate.name] < at[step.name] for mate in mates)
@@ -113,7 +114,7 @@ def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
 def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     if plan.rollout.role_order is not RoleOrder.SEQUENTIAL:
         return
-    steps = update_order(plan)
+    steps = order_update(plan)
     positions = {role.name: role.position for role in plan.roles}
     by_name = {step.name: step for step in steps}
     for begun in played(steps, every(steps)):
@@ -127,9 +128,9 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
 
 @given(PLANS)
 def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
-    steps = update_order(plan)
-    first = next_lws(steps, every(steps), (), ())
-    again = next_lws(steps, every(steps) - set(first), first, ())
+    steps = order_update(plan)
+    first = choose_next_lws(steps, every(steps), (), ())
+    again = choose_next_lws(steps, every(steps) - set(first), first, ())
     by_name = {step.name: step for step in steps}
     begun = {by_name[name].unit for name in first}
     assert all(by_name[name].limit is None or by_name[name].unit in begun for name in again), (
@@ -140,9 +141,9 @@ def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
 
 @given(grouped_plans())
 def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
-    if not by_group(plan):
+    if not is_group_rollout(plan):
         return
-    steps, rollout = update_order(plan), group_rollout(plan)
+    steps, rollout = order_update(plan), resolve_group_rollout(plan)
     by_name = {step.name: step for step in steps}
     for step in steps:
         assert step.frozen == (int(step.unit) < rollout.partition)
@@ -172,15 +173,15 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     ],
 )
 def test_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
-    steps = update_order(plan_of(manifest))
+    steps = order_update(plan_of(manifest))
     found = played(steps, every(steps))
     assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
 
 
 def test_unavailable_lws_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
-    steps = update_order(plan)
-    begun = next_lws(steps, every(steps), (), every(steps))
+    steps = order_update(plan)
+    begun = choose_next_lws(steps, every(steps), (), every(steps))
     assert set(begun) == every(steps)
 
 
@@ -188,4 +189,4 @@ def test_required_ordinals_are_the_lowest() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     plan = plan_of(service(role(replicas=3, multinode=nodes(2)), schedulingStrategy=minimum))
     assert count_required_ordinals(plan, plan.roles[0]) == 1
-    assert [step.required for step in update_order(plan)] == [True, False, False]
+    assert [step.required for step in order_update(plan)] == [True, False, False]

@@ -18,10 +18,10 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.rollout.update_order import next_lws, update_order
+from fusioninfer_pulumi.rollout.update_order import choose_next_lws, order_update
 from fusioninfer_pulumi.topology.role_plan import LwsPlan
 
 PER_ROLE = {"layout": "PerRole"}
@@ -111,25 +111,25 @@ def test_step_timeout_grows_with_the_replicas() -> None:
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
-        (step,) = update_order(plan_of(of({"timeout": "10m", **rollout})))
+        (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))
         assert (step.timeout, step.frozen) == (expected, False)
-    assert times("1.5s", 3) == "5s"
-    assert times("2000000h", 1000) == times("2500000h", 1000)
+    assert multiply("1.5s", 3) == "5s"
+    assert multiply("2000000h", 1000) == multiply("2500000h", 1000)
 
 
 def test_roles_may_still_change_one_after_the_other() -> None:
     order = {"rollout": {"roleOrder": "Sequential"}}
-    steps = update_order(plan_of(prefill_decode(**order, **PER_ROLE)))
+    steps = order_update(plan_of(prefill_decode(**order, **PER_ROLE)))
     assert [step.name for step in steps] == ["svc-prefill", "svc-decode"]
     both = {"svc-prefill", "svc-decode"}
-    assert next_lws(steps, both, (), ()) == ["svc-prefill"]
-    assert next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
+    assert choose_next_lws(steps, both, (), ()) == ["svc-prefill"]
+    assert choose_next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
 
 
 def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
-    steps = update_order(plan_of(manifest))
+    steps = order_update(plan_of(manifest))
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip

@@ -42,9 +42,9 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.stack_lws import layout_of
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.rollout.stack_lws import read_layout
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
@@ -91,7 +91,7 @@ def planned_steps(plans: Iterable[ServicePlan]) -> Steps:
     return {
         (plan.namespace if isinstance(plan.namespace, str) else "", step.name): step
         for plan in plans
-        for step in update_order(plan)
+        for step in order_update(plan)
     }
 
 
@@ -201,9 +201,9 @@ def _effect(service: Service, role: str, items: Sequence[_Lws]) -> RoleEffect:
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
     edits = [item.changed for item in items if item.changed is not None]
     gangs = {
-        f"gang scheduling switched {'on' if pod_group_reference(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if read_pod_group_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(pod_group_reference(edit.old)) != bool(pod_group_reference(edit.new))
+        if bool(read_pod_group_reference(edit.old)) != bool(read_pod_group_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
     restart_reason = _restart_reason(changes, gangs) if any(item.restarts for item in items) else ""
@@ -350,7 +350,7 @@ def find_rejections(
             key.name: role_of(key, manifest)
             for key, manifest in lws[0].items()
             if service_of(key, manifest) == service
-            and layout_of(get_labels(manifest)) not in (None, plan.shape.layout)
+            and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
         roles = {name: role_of(key, lws[1][key]) for name, key in planned.items()}
         edits_of = {name: edited[key] for name, key in running.items() if key in edited}
@@ -368,7 +368,7 @@ def find_rejections(
             name: None
             if name in replaced
             else RunningLws(
-                pod_group_reference(lws[0][key]),
+                read_pod_group_reference(lws[0][key]),
                 get_count(_template(lws[0][key]), "size"),
                 get_count(lws[0][key], "spec", "replicas"),
                 name in edits_of and edits_of[name].restarts,

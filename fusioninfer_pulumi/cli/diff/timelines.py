@@ -33,10 +33,10 @@ from fusioninfer_pulumi.rollout.timeline import (
     LwsSize,
     Timeline,
     format_duration,
-    timeline,
+    simulate_update,
 )
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 # Each step visits every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -166,12 +166,12 @@ def _played(
     edits = {edit.key: edit for edit in change.edits}
     olds = {name: change.lws[0][key] for name, key in old_keys.items()}
     pairs = {
-        name: (label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest))
+        name: (label(manifest, labels.PAIR_REVISION), read_pod_group_reference(manifest))
         for name, manifest in olds.items()
     }
     pair_changes = find_pair_changes(plan, pairs)
     changes = {}
-    for step in update_order(plan):
+    for step in order_update(plan):
         key, after = old_keys.get(step.name), _size(change.lws[1][new_keys[step.name]])
         if key is None:
             changes[step.name] = LwsChange(None, after)
@@ -193,7 +193,7 @@ def _played(
         if key not in change.lws[1]
     ]
     mixed = tuple(find_mixed_revisions(change, service))
-    return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
+    return ServiceTimeline(*service, simulate_update(plan, changes, removed), mixed=mixed)
 
 
 def _size(manifest: Manifest) -> LwsSize:
