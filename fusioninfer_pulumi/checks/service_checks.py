@@ -19,7 +19,6 @@ from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown, warning
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
@@ -54,8 +53,8 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
         return
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
-    engines = {pods.engine_command and pods.engine_command.engine for _, pods in built.pods}
-    if model.cache.compile_cache and engines.isdisjoint({VLLM, None}):
+    engines = [pods.engine_command and pods.engine_command.engine for _, pods in built.pods]
+    if model.cache.compile_cache and all(e and not e.compile_cache_variable for e in engines):
         message = "has no effect: only vLLM keeps its compiled kernels there; remove it"
         yield error(FIELD_WITHOUT_EFFECT, ("model", "cache", "compileCache"), message)
     storage = model.cache.storage

@@ -395,6 +395,7 @@ class Engine:
             these fields.
         api_source: Source of `rejects_unknown_models` and `reasoning_names`.
         length_flag: Tokens of the longest sequence.
+        compile_cache_variable: Environment variable: directory of its compiled kernels.
         keep_alive_variable: Environment variable: seconds until it closes an idle connection.
         drain_flag: Seconds that running requests may take after SIGTERM.
         metrics: Names of its load metrics.
@@ -434,6 +435,7 @@ class Engine:
     reasoning_names: Mapping[str, tuple[str, ...]]
     api_source: str
     length_flag: str
+    compile_cache_variable: str | None = None
     keep_alive_variable: str
     drain_flag: str | None = None
     metrics: LoadMetrics

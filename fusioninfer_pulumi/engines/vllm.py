@@ -237,6 +237,7 @@ class Vllm(Engine):
         "speculation": ("--speculative-config", "-sc"),
     }
     length_flag = "--max-model-len"
+    compile_cache_variable = "VLLM_CACHE_ROOT"
     keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
     # The default, 0, loses running requests at SIGTERM (`handle_shutdown`, 0.18.0 and later).
     drain_flag = "--shutdown-timeout"

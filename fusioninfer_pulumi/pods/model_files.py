@@ -18,6 +18,7 @@ from fusioninfer_pulumi.api.model import (
 )
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import find_missing
+from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     build_model_arguments,
@@ -40,8 +41,6 @@ _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the folder of its downloads, and its token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
-#: vLLM's variable for the directory of compiled kernels (`vllm/envs.py`).
-COMPILE_CACHE_ENV = "VLLM_CACHE_ROOT"
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
@@ -61,7 +60,8 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if model.cache.compile_cache:
             path = f"{model.cache.mount_path}-compiled"
             files.mounts.append({"name": _CACHE, "mountPath": path, "subPath": "compiled"})
-            files.env.append({"name": COMPILE_CACHE_ENV, "value": path})
+            variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
+            files.env += [{"name": variable, "value": path} for variable in variables]
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
