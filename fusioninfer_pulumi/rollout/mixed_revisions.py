@@ -294,7 +294,7 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
         if missing:
             yield _describe_missing(missing, members, engine.api_source)
     # Aliases that the endpoint picker rewrites no longer.
-    removed = {*dict(_find_rewrites(update.objects_before))} - rewritten.keys()
+    removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
     for lws in {lws.role: lws for lws in update.after}.values():
         engine, names = lws.command.engine, lws.command.requestable_names
         missing = sorted(removed.difference(removed if names is None else names))

@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(strategy="round-robin"),
         [
             ("roles[0].strategy: must be one of prefix-cache, kv-cache-utilization, queue-size, "
-            'lora-affinity, pd-disaggregation, got "round-robin"')
+            'lora-affinity, pd-disaggregation, session-affinity, got "round-robin"')
         ],
     ),
     "no scorer": (
