@@ -175,8 +175,12 @@ def _sends_traces(args: InferenceServiceArgs, plan: ServicePlan) -> bool:
     if args.tracing is None or (args.tracing.picker and plan.picker is not None):
         return True
     commands = [role.pods.command for role in plan.roles if args.tracing.engines]
-    flags = [(command, command.engine and command.engine.tracing_flag) for command in commands]
-    return any(flag is not None and command.has(flag) for command, flag in flags)
+    return any(
+        command.engine is not None
+        and command.engine.tracing_flag is not None
+        and command.has(command.engine.tracing_flag)
+        for command in commands
+    )
 
 
 def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:

@@ -223,7 +223,7 @@ def _find_outages(update: Update) -> Iterator[MixedPair]:
     """Yield the only decode replica of a service, which serves nothing while it restarts."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    restarted = {new.role for _, new in update.new_engines()}
+    restarted = {new.role for _, new in update.find_changed_engines()}
     if sum(len(role.replicas) for role in decode) != 1:
         return
     for role in decode:

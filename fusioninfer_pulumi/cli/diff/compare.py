@@ -253,8 +253,8 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
     # Imported here, because most comparisons need no alignment.
     from difflib import SequenceMatcher
 
-    texts = [[to_canonical(item) for item in items] for items in (old, new)]
-    matcher = SequenceMatcher(None, *texts, autojunk=False)
+    before_texts, after_texts = ([to_canonical(item) for item in items] for items in (old, new))
+    matcher = SequenceMatcher(None, before_texts, after_texts, autojunk=False)
     for tag, start, end, start_new, end_new in matcher.get_opcodes():
         if tag == "equal":
             continue
