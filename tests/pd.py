@@ -6,7 +6,7 @@ from typing import Any
 
 from samples import plan_of, role, service, template
 
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 
 Manifest = dict[str, Any]
 
@@ -49,7 +49,7 @@ def leader(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's leaders."""
     (item, *_) = (
         workload
-        for workload in workloads(plan_of(manifest))
+        for workload in render_workloads(plan_of(manifest))
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name
     )
     body = item["spec"]["leaderWorkerTemplate"]
@@ -59,7 +59,7 @@ def leader(manifest: Manifest, name: str = "decode") -> Manifest:
 
 def worker(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's workers."""
-    for workload in workloads(plan_of(manifest)):
+    for workload in render_workloads(plan_of(manifest)):
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
             result: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
             return result

@@ -77,7 +77,7 @@ def test_all_violations_are_reported_at_once(
     assert main(["check", str(copy), "--stack", "prod"]) == 2
     expected = capsys.readouterr().err
     wanted = [
-        "38 GPUs are wanted, the budget is 37",
+        "the services need 38 GPUs, the budget is 37",
         "chat: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
         "reasoning: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
     ]

@@ -31,7 +31,7 @@ def test_templates_equal_the_output_of_init(name: str) -> None:
     committed = {
         path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()
     }
-    assert committed == TEMPLATE.files(name)
+    assert committed == TEMPLATE.render_files(name)
 
 
 def generated(name: str, folder: Path) -> Path:

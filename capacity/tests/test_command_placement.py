@@ -238,9 +238,7 @@ def test_invalid_files_are_rejected_in_one_line_each(
 
 def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parent.parent.parent / "examples" / "qwen-monolithic"
-    expected = (
-        f"{project}: is a Pulumi project; its program places services itself, with place(...)\n"
-    )
+    expected = f"{project}: is a Pulumi project; call place(...) in its program instead\n"
     status, out, err = ran(capsys, "plan", str(project), "--inventory", "pools.yaml")
     assert (status, out) == (2, "")
     assert without_rules(err).endswith(expected)

@@ -99,7 +99,7 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
     cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
     write("set/a.yaml", modelplane_samples.released())
     write("set/b.yaml", cluster)
-    left = "is of Modelplane's platform and has no effect on a service; ignored"
+    left = "configures Modelplane, not a service; ignored"
     expected = f"set/b.yaml: warning: kind: InferenceCluster {left}"
     assert run("check", "set")[0] == 0
     assert expected in run("check", "set")[2]

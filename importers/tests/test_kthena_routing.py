@@ -545,7 +545,7 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
         "port": 8000,
     }
     assert picker["httproute"]["parentRefs"] == GATEWAY
-    made_of = source(*documents).rendered()
+    made_of = source(*documents).render()
     (pool,) = [element for element in made_of if element["kind"] == "InferencePool"]
     (one, *_) = [element for element in made_of if element["kind"] == "LeaderWorkerSet"]
     labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]

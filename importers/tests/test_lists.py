@@ -64,7 +64,7 @@ def test_items_of_a_list_are_documents_with_names_of_their_own(
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (listed(), "items: is empty: no manifest in it"),
+        (listed(), "items: must not be empty"),
         (listed(items={}), "items: must be a list, got {}"),
         (listed(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
         (listed(listed(serving())), '#items[0]: kind: must be InferenceService, got "List"'),

@@ -116,7 +116,7 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
 def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
     """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
     read = source(paired(), allow_lossy=True)
-    (config,) = [manifest for manifest in read.rendered() if manifest["kind"] == "ConfigMap"]
+    (config,) = [manifest for manifest in read.render() if manifest["kind"] == "ConfigMap"]
     (text,) = config["data"].values()
     plugins = {
         plugin["type"]: plugin.get("parameters") for plugin in yaml.safe_load(text)["plugins"]

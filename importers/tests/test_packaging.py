@@ -54,8 +54,8 @@ def test_a_foreign_manifest_without_the_package_names_the_command(
     importers.cache_clear()
     assert str(refused.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
     assert str(refused.value).endswith(
-        'apiVersion: "workload.serving.volcano.sh/v1alpha1" is read by an importer that is not '
-        'installed: pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
+        'apiVersion: "workload.serving.volcano.sh/v1alpha1" needs an importer that is not '
+        'installed; run pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
         '#subdirectory=importers" [importer-missing]'
     )
 

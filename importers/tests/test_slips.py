@@ -122,7 +122,7 @@ def told(documents: Any) -> list[str]:
     """Everything that is said of documents; what is not refused is rendered."""
     read = source(*documents)
     if not read.has(Severity.ERROR):
-        read.rendered()
+        read.render()
     return [str(item) for _, item in read.findings]
 
 

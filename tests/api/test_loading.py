@@ -51,10 +51,10 @@ def refusal(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "is empty: no InferenceService in it"),
-        ("# nothing but a comment\n", "is empty: no InferenceService in it"),
-        ("---\n---\n", "is empty: no InferenceService in it"),
-        ("null", "is empty: no InferenceService in it"),
+        ("", "is empty; expected an InferenceService"),
+        ("# nothing but a comment\n", "is empty; expected an InferenceService"),
+        ("---\n---\n", "is empty; expected an InferenceService"),
+        ("null", "is empty; expected an InferenceService"),
         ("just text", 'must be a mapping, got "just text"'),
         ("[", "not YAML: line 2, column 1: did not find expected node content"),
         ("a: b: c", "not YAML: line 1, column 5: mapping values are not allowed in this context"),
@@ -68,8 +68,8 @@ def refusal(text: str) -> str:
         ("a: !!set {b, c}", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:set'"),
         ("a: !!timestamp 2024-01-01", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:timestamp'")),
-        ("a: !!bool maybe", "not YAML: a value does not fit its tag"),
-        ("a: !!int ''", "not YAML: a value does not fit its tag"),
+        ("a: !!bool maybe", "not YAML: a value does not match its tag"),
+        ("a: !!int ''", "not YAML: a value does not match its tag"),
         ("a: !!int x", "not YAML: invalid literal for int() with base 10: 'x'"),
         ("? [a]\n: b", "line 1, column 3: a key must be a plain string"),
         ("{a: 1, a: 2}", 'line 1, column 8: key "a" is duplicated'),

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 from tests.samples import (
     Manifest,
     pod_templates,
@@ -84,4 +84,4 @@ def test_sglang_offloading_is_set_per_rank() -> None:
 
 def test_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "kv-offloading.yaml")
-    golden("pods/kv-offloading", list(workloads(plan_service(args))))
+    golden("pods/kv-offloading", list(render_workloads(plan_service(args))))

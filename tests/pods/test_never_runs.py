@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rule_examples import found_in
 
-from fusioninfer_pulumi.rules.catalog import changed
+from fusioninfer_pulumi.rules.catalog import change_base
 
 CONTAINER = "roles[0].template.spec.containers[0]"
 
@@ -16,7 +16,7 @@ CONTAINER = "roles[0].template.spec.containers[0]"
 def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
     """The rules of errors and warnings about one worker."""
     source = {f"{CONTAINER}.{key}": value for key, value in container.items()}
-    result = found_in([changed("worker", {**source, **(fields or {})})])
+    result = found_in([change_base("worker", {**source, **(fields or {})})])
     return {rule for rule, severity in result if severity != "info"}
 
 

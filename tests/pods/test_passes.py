@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build_pods import PASSES, contexts
+from fusioninfer_pulumi.pods.build_pods import PASSES, build_contexts
 from fusioninfer_pulumi.pods.pod import Context
 
 DRAWN = range(30)
@@ -32,7 +32,7 @@ NAMED = ("containers", "initContainers", "volumes")
 def roles_of(manifest: Any) -> list[Context]:
     (args,) = load(manifest)
     meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
-    return contexts(meta, args, service_shape(args), None)
+    return build_contexts(meta, args, service_shape(args), None)
 
 
 @cache

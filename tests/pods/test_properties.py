@@ -14,7 +14,7 @@ from strategies import PLAIN, services
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
@@ -27,7 +27,7 @@ def planned(manifest: Manifest) -> ServicePlan:
 
 
 def text(plan: ServicePlan) -> str:
-    return json.dumps(list(workloads(plan)), ensure_ascii=False)
+    return json.dumps(list(render_workloads(plan)), ensure_ascii=False)
 
 
 def with_router(manifest: Manifest, **more: Any) -> Manifest:
@@ -69,7 +69,7 @@ def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> Non
     plan = planned(with_router(manifest, strategy="pd-disaggregation"))
     if errors(plan.findings):
         return
-    for workload in workloads(plan):
+    for workload in render_workloads(plan):
         if workload["kind"] != "LeaderWorkerSet":
             continue
         body = workload["spec"]["leaderWorkerTemplate"]

@@ -13,7 +13,7 @@ import pytest
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import catalogue, find_catalogue_model
+from fusioninfer_pulumi.presets.model_catalogue import find_catalogue_model, load_catalogue
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("dense", "experts", "multimodal", "embedding", "reranking")
@@ -31,14 +31,14 @@ def tool() -> ModuleType:
 
 
 def test_catalogue_has_models_of_every_kind() -> None:
-    kinds = {word for model in catalogue().values() for word in model.kind.split(", ")}
+    kinds = {word for model in load_catalogue().values() for word in model.kind.split(", ")}
     assert kinds == set(KINDS)
-    assert len(catalogue()) >= 20
+    assert len(load_catalogue()) >= 20
 
 
-@pytest.mark.parametrize("name", sorted(catalogue()))
+@pytest.mark.parametrize("name", sorted(load_catalogue()))
 def test_model_is_served_on_each_of_its_gpus(name: str) -> None:
-    model = catalogue()[name]
+    model = load_catalogue()[name]
     assert model.accelerators
     for accelerator, layout in model.accelerators.items():
         args = InferenceServiceArgs(

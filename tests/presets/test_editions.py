@@ -110,8 +110,8 @@ def test_diff_names_images_that_follow_a_new_default() -> None:
     new = side("prefix-cache")
     notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
     expected = (
-        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the library's default; set "
-        "`edition` to keep older ones"
+        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the new library default; set "
+        "`edition` to keep the old one"
     )
     assert [note for note in notes if "edition" in note] == [expected]
     notes = compare(new[1], old[1], plans=([new[0]], [old[0]])).notes
