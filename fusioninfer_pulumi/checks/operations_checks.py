@@ -183,7 +183,6 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
 def _conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
-    """Yield the path and message of each field that conflicts with other fields."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
     group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (

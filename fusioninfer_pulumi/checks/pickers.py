@@ -125,7 +125,6 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
 
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Warn if `family` conflicts with the image."""
     known = None if is_output(epp.image) else find_family(epp.image)
     if known is not None and known is not epp.family:
         message = (
@@ -135,14 +134,12 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the strategy against the endpoint picker's release."""
     # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
         message = "conflicts with serviceLevels, whose requests wait there; remove one of them"

@@ -184,7 +184,6 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
 
 
 def _role_names(built: BuiltService) -> Iterator[Finding]:
-    """Check that no role has the name of one of the router's objects."""
     for role in built.plan.roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:

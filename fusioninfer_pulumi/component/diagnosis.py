@@ -337,7 +337,6 @@ def _selector(service: str) -> str:
 def _group_by_reason(
     pods: Sequence[Object], find_reason: Callable[[Object], str | None]
 ) -> list[str]:
-    """Return a line for each reason, with the pods that have it."""
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
         cause = find_reason(pod)

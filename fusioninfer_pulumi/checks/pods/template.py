@@ -192,7 +192,6 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
 
 
 def _is_valid_resource(name: str) -> bool:
-    """Return whether the API server accepts the name of a container's resource."""
     if "/" not in name:
         return name in _STANDARD or name.startswith(_HUGE_PAGES)
     # The API server also validates the name that a quota would have.
