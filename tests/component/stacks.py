@@ -161,7 +161,7 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     )
     monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-    monkeypatch.setattr(Cluster, "listed", listed)
+    monkeypatch.setattr(Cluster, "list_objects", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)

@@ -27,13 +27,13 @@ from fusioninfer_pulumi.component.endpoint_check import (
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The endpoints that were asked, as if the program ran on an engine."""
-    findings: list[str] = []
+    urls: list[str] = []
 
     async def answer(url: str, seconds: float) -> None:
         assert 0 < seconds <= 600
-        findings.append(url)
+        urls.append(url)
         if "silent" in url:
             raise NotReadyError("HTTP status 503")
 

@@ -50,7 +50,7 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """The API server of a program that runs on an engine."""
     result = Asked()
     monkeypatch.setattr(server_check, "has_engine", lambda: True)

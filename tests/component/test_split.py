@@ -91,7 +91,10 @@ def test_regained_share_waits_for_ready_replica(stack: Stack) -> None:
     run(stack, "chat", "next", split={"next": 100}, wait={"timeout": "60s"})
     stack.broken = {"chat"}
     stack.age["chat-inference-0"] = 0
-    with pytest.raises(pulumi.RunError, match="service chat its share, because role inference"):
+    with pytest.raises(
+        pulumi.RunError,
+        match="service chat does not get its share of the route, because role inference",
+    ):
         run(stack, "chat", "next", split={})
     assert "chat-httproute" not in stack.order
 

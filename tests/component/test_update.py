@@ -205,7 +205,7 @@ def test_later_list_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) ->
         running.problem = UnreadableError("no answer") if running.lists % 2 else None
         return running.list(*where[3:])
 
-    monkeypatch.setattr(Cluster, "listed", sometimes)
+    monkeypatch.setattr(Cluster, "list_objects", sometimes)
     run(running, tagged("b"), rollout={"timeout": "20s"})
     assert running.lowest == 2
 
@@ -321,7 +321,7 @@ def test_level_serving_waits_for_gateways(
         }
         return {names[kind]: {"metadata": {}, "status": status} for kind in kinds}
 
-    monkeypatch.setattr(Cluster, "listed", listed)
+    monkeypatch.setattr(Cluster, "list_objects", listed)
     manifest = awaited() if router else service(role(), wait={"level": "Serving"})
     deployment = stack.engine.run(lambda: InferenceService("svc", manifest) and None)
     assert deployment.outputs[-1][1]["observed"]["served"]
