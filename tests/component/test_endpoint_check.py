@@ -43,7 +43,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Children, "deadline", deadline)
     monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
-    return findings
+    return urls
 
 
 def test_endpoint_is_probed_at_level_serving(engine: Any, requests: list[str]) -> None:
