@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import itertools
 import json
 import re
 import subprocess
@@ -88,7 +89,8 @@ _INVALID_THERE = {"field-invalid", "unknown-key", "unknown-value", "wrong-type"}
 #: Rules and fields whose rejection docs/systems.md documents: objects that upstream does not show,
 #: engines that would not start, and what Kubernetes has no counterpart for.
 _DOCUMENTED = {
-    "reference-missing", "accelerators-too-few", "engine-release-unsupported",
+    "reference-missing", "accelerators-too-few", "engine-release-unsupported", "engine-unknown",
+    "engine-not-movable",
     "rateLimit", "externalModelProviderName", "homogeneousTarget", "heterogeneousTarget",
     "panicPolicy",
 }  # fmt: skip
@@ -395,6 +397,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
+    parser.add_argument("--audit", type=Path, help="log of the API server under KServe's tests")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -403,7 +406,8 @@ def main() -> None:
         system = next(name for name, file in _SYSTEMS.items() if (checkout / file).exists())
         commit = options.commits[index : index + 1] or [_commit(checkout)]
         versions.append(f"{system} {commit[0]}")
-        for sample in collect(checkout):
+        tests = audited(options.audit) if options.audit and system == "KServe" else ()
+        for sample in itertools.chain(collect(checkout), tests):
             result, findings = judge(sample)
             judged.append((system, sample, result, findings))
             if options.verbose and result != "as is":

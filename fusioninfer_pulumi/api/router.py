@@ -83,7 +83,12 @@ class EndpointPickerArgs(SpecModel):
     `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
 
     replicas: PositiveCount = 1
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None = None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix scorer, `flowControl` or `endpointPickerConfig`,
+    because replicas do not share prefixes and queues."""
 
     resources: Resources | None = None
     """Resources of its container, replacing the default requests."""

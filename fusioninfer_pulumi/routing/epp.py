@@ -16,6 +16,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CONFIG_KEY,
     GRPC_PORT,
     HEALTH_PORT,
+    LEADER_ELECTION,
     METRICS_PORT,
     EppRequest,
     build_epp_config,
@@ -63,8 +64,8 @@ _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
 _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-#: Several replicas elect a leader, and only the leader becomes Ready. In a rolling update the new
-#: pods would wait for the old leader to exit.
+#: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
+#: for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
 #: No memory limit: its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
@@ -103,7 +104,7 @@ class EppPlan:
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not if the user configures its shutdown, or with several replicas: none could take over.
+        Not if the user configures its shutdown, or with leader election: none could take over.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
         grace = user_spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
@@ -112,7 +113,12 @@ class EppPlan:
             for container in user_spec.get("containers") or ()
         )
         lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
-        return self.args.replicas == 1 and lasts and not is_explicit
+        return not self.elects_leader and lasts and not is_explicit
+
+    @property
+    def elects_leader(self) -> bool:
+        """Whether one of several replicas serves, and becomes Ready."""
+        return LEADER_ELECTION in self.arguments
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -175,12 +181,15 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
+    keeps_state = request is None or request.keeps_state
     flags = build_epp_flags(
         family,
         epp_args,
         object_names.inference_pool(service),
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
+        elects_leader=epp_args.replicas > 1
+        and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
         experimental=affinity is not None,
         tracing=tracing is not None,
     )
@@ -208,14 +217,14 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
-    Of several replicas only the leader becomes Ready, so Pulumi does not wait for this Deployment.
+    With leader election only the leader becomes Ready, so Pulumi does not wait for it.
     """
     built = metadata(meta, epp.name)
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     spec = {
         "replicas": epp.args.replicas,
-        "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
+        "strategy": _RECREATE if epp.elects_leader else _HANDOVER,
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(pod_template(epp), epp.args.template or {}),
     }
@@ -266,6 +275,12 @@ def _container(epp: EppPlan) -> Manifest:
         "args": list(epp.arguments),
         "ports": ports,
         **({"lifecycle": pause} if epp.delays_sigterm else {}),
+        # A picker reports that it is ready before it has made its certificate and listens.
+        "startupProbe": {
+            "tcpSocket": {"port": GRPC_PORT},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
         # The only gRPC health service names that work with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
@@ -314,7 +329,7 @@ def _port(name: str, number: int) -> Manifest:
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount with read access to pools and pods.
 
-    With several replicas it may also write Leases and Events for leader election. The picker
+    With leader election it may also write Leases and Events. The picker
     authenticates readers of its metrics with a ClusterRoleBinding to `system:auth-delegator`, which
     comes with Kubernetes and only allows creating TokenReviews and SubjectAccessReviews.
     """
@@ -327,7 +342,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
         (object_names.POOL_GROUP, ["inferencepools"], READ),
         *((group, objectives, READ) for group in groups),
     ]
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         verbs = (*READ, "create", "update", "patch", "delete")
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))
