@@ -4,10 +4,6 @@
 website, Kthena or Modelplane, in any order. An input is a service, route or policy of a YAML file,
 of a block of a page, or of KServe's end-to-end fixtures, with the documents next to it that it
 refers to. `--write` puts the tables into docs/systems.md, `--verbose` prints every other result.
-
-KServe's integration tests build their inputs in Go and send them to an API server of envtest.
-`--audit LOG` reads them from its audit log: run the tests with a KUBEBUILDER_ASSETS whose
-kube-apiserver is a script that adds `--audit-policy-file` (level Request) and `--audit-log-path`.
 """
 
 from __future__ import annotations
@@ -15,8 +11,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
-import itertools
-import json
 import re
 import subprocess
 import sys
@@ -97,7 +91,6 @@ _DOCUMENTED = {
 _BOOSTER = "ModelBooster"
 #: Reasons of fewer inputs are printed by `--verbose` only.
 SEVERAL = 2
-CREATED = 201
 DOCUMENTED = "rejected as documented"
 INVALID = "also rejected by the system itself"
 RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", DOCUMENTED, INVALID)
@@ -292,28 +285,6 @@ def _fixtures(folder: Path) -> Iterator[Sample]:
             yield Sample("LLMInferenceService, e2e", " + ".join(refs), [service, *bases, *used])
 
 
-def audited(log: Path) -> Iterator[Sample]:
-    """Yield the services that tests created, each with the objects of its namespace it names."""
-    created: dict[str, list[Manifest]] = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        made, accepted = event.get("requestObject"), event["responseStatus"].get("code") == CREATED
-        # Typed clients of Go send `metadata` alone for objects without fields.
-        if made and accepted and event["verb"] == "create":
-            created.setdefault(event["objectRef"].get("namespace", ""), []).append(made)
-    seen: list[Sequence[Any]] = []
-    for namespace, objects in created.items():
-        for service in objects:
-            if service["kind"] != "LLMInferenceService":
-                continue
-            related = list(_related(service, objects))
-            specs = [{**item, "metadata": item["metadata"].get("labels")} for item in related]
-            if specs not in seen:
-                seen.append(specs)
-                name = f"{namespace}/{service['metadata'].get('name')}"
-                yield Sample("LLMInferenceService, integration tests", name, related)
-
-
 def _base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:
     for node in ast.walk(module):
         if isinstance(node, ast.keyword) and node.arg == "base_refs":
@@ -397,7 +368,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
-    parser.add_argument("--audit", type=Path, help="log of the API server under KServe's tests")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -406,8 +376,7 @@ def main() -> None:
         system = next(name for name, file in _SYSTEMS.items() if (checkout / file).exists())
         commit = options.commits[index : index + 1] or [_commit(checkout)]
         versions.append(f"{system} {commit[0]}")
-        tests = audited(options.audit) if options.audit and system == "KServe" else ()
-        for sample in itertools.chain(collect(checkout), tests):
+        for sample in collect(checkout):
             result, findings = judge(sample)
             judged.append((system, sample, result, findings))
             if options.verbose and result != "as is":
