@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import serving
+from fusioninfer_pulumi.api.service_shape import serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
@@ -47,11 +47,11 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check access modes and size of the claim that caches the model."""
+    """Check `model.cache`: compiled kernels, and access modes and size of the claim."""
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
+    roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
     engines = [pods.engine_command and pods.engine_command.engine for _, pods in built.pods]
     if model.cache.compile_cache and all(e and not e.compile_cache_variable for e in engines):
@@ -100,7 +100,7 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check `engine.version` against the template's image, the known releases and the model."""
+    """Check `engine.version` against the template's image and the known releases."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:

@@ -1,4 +1,4 @@
-"""Builds a service: turns its spec into the plan from which its Kubernetes objects are rendered."""
+"""Builds the plan of a service from its spec."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fusioninfer_pulumi.topology.role_plan import plan_role
 
 @dataclass(frozen=True)
 class BuiltService:
-    """A built service, as the checks need it.
+    """The input of the checks.
 
     Attributes:
         args: The spec.
         plan: The plan, without findings.
-        pods: The pods of each role that runs any, with what they were built from.
-        findings: Problems found and decisions made while building.
+        pods: Context and pods of each role that runs pods.
+        findings: Problems and choices while building.
     """
 
     args: InferenceServiceArgs

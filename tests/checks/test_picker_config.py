@@ -27,8 +27,8 @@ def test_documented_configuration_is_accepted(family: str, name: str) -> None:
 
 @pytest.mark.parametrize("family", ["gaie-1.2", "gaie-1.5"])
 def test_plugin_of_another_family_names_that_family(family: str) -> None:
-    found = check(document("pd-disaggregation"), family)
-    assert found == [
+    findings = check(document("pd-disaggregation"), family)
+    assert findings == [
         f'plugins[{index}].type: {family} has no plugin "{plugin}" and exits because of it; '
         "llm-d-0.9, llm-d-0.10 have it"
         for index, plugin in enumerate(
@@ -54,8 +54,8 @@ def test_plugin_of_another_family_names_that_family(family: str) -> None:
     ],
 )
 def test_invalid_configuration_is_rejected(text: str, finding: str) -> None:
-    (found,) = check(text, "gaie-1.2")
-    assert found.startswith(finding)
+    (findings,) = check(text, "gaie-1.2")
+    assert findings.startswith(finding)
 
 
 @pytest.mark.parametrize(

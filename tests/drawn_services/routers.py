@@ -169,7 +169,7 @@ def _picker(
 def _picker_template(draw: Draw) -> Manifest:
     variables = [{"name": "GOGC", "value": "50"}]
     epp = {"name": "epp", **draw.fields(env=variables, imagePullPolicy="Always")}
-    beside = {"name": "beside", "image": "registry.example.com/tools/helper:1"}
+    other = {"name": "beside", "image": "registry.example.com/tools/helper:1"}
     spec = draw.fields(
         0.3,
         nodeSelector={"pool": "cpu"},
@@ -179,10 +179,12 @@ def _picker_template(draw: Draw) -> Manifest:
         securityContext={"runAsNonRoot": True, "runAsUser": 1000},
         affinity=None,
     )
-    containers = draw.some((epp, beside), 0.4)
+    containers = draw.some((epp, other), 0.4)
     spec |= {"containers": containers} if containers else {}
-    own = draw.fields(0.3, metadata={"labels": {"team": "chat"}, "annotations": {"note": "yes"}})
-    return {**own, "spec": spec}
+    user_fields = draw.fields(
+        0.3, metadata={"labels": {"team": "chat"}, "annotations": {"note": "yes"}}
+    )
+    return {**user_fields, "spec": spec}
 
 
 def _route_and_gateway(draw: Draw, metadata: Manifest, picker: Manifest) -> Manifest:

@@ -147,8 +147,8 @@ def _left_out(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
 def _connector(draw: Draw, engine: str) -> str:
     if engine == "sglang":
         return draw.one("nixl", "nixl", "mooncake")
-    others = ("SharedStorageConnector", "MooncakeConnector", "PyNcclConnector")
-    return draw.one(*("NixlConnector",) * 8, *others)
+    other_items = ("SharedStorageConnector", "MooncakeConnector", "PyNcclConnector")
+    return draw.one(*("NixlConnector",) * 8, *other_items)
 
 
 def _metadata(draw: Draw) -> Manifest:
@@ -211,8 +211,10 @@ def _token(draw: Draw) -> Manifest:
 
 def _s3(draw: Draw) -> Manifest:
     keys = {"accessKeyIdKey": "id", "secretAccessKeyKey": "secret"}
-    own = draw.fields(0.7, secretName="bucket", endpoint="http://minio:9000", region="eu-west-1")
-    return {**own, **(keys if "secretName" in own and draw.chance(0.5) else {})}
+    user_fields = draw.fields(
+        0.7, secretName="bucket", endpoint="http://minio:9000", region="eu-west-1"
+    )
+    return {**user_fields, **(keys if "secretName" in user_fields and draw.chance(0.5) else {})}
 
 
 def _fetcher(draw: Draw) -> Manifest:
@@ -388,11 +390,11 @@ def _canary(draw: Draw, service: Manifest) -> list[Manifest]:
     routes = [role["httproute"] for role in roles if "split" in role.get("httproute", {})]
     if not routes:
         return []
-    own = {key: value for key, value in routes[0].items() if key != "split"}
+    fields = {key: value for key, value in routes[0].items() if key != "split"}
     forms = {
         "of the first service": {"httproute": {"routedBy": service["metadata"]["name"]}},
         "of a third service": {"httproute": {"routedBy": "third"}},
-        "of its own": {"httproute": own},
+        "of its own": {"httproute": fields},
         "not stated": {},
     }
     route = draw.option("route of the second service", forms)

@@ -41,20 +41,20 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
     )
     family = FAMILIES[row["family"]]
     findings = check_strategy(family, request)
-    made = {key: row[key] for key in ("name", "family", "request") if key in row}
-    made["findings"] = [format_with_rule(finding) for finding in findings]
+    result = {key: row[key] for key in ("name", "family", "request") if key in row}
+    result["findings"] = [format_with_rule(finding) for finding in findings]
     if not errors(findings):
-        made["words"] = describe_strategy(request)
-        made["config"] = build_epp_config(family, request)
-    return made
+        result["words"] = describe_strategy(request)
+        result["config"] = build_epp_config(family, request)
+    return result
 
 
 def test_requests_have_their_findings_and_configuration(regenerate: bool) -> None:
     rows = read(TABLE)
-    found = [complete(row) for row in rows]
+    result = [complete(row) for row in rows]
     if regenerate:
-        TABLE.write_text(dump(found), encoding="utf-8")
-    assert dump(found) == TABLE.read_text(encoding="utf-8")
+        TABLE.write_text(dump(result), encoding="utf-8")
+    assert dump(result) == TABLE.read_text(encoding="utf-8")
 
 
 def dump(rows: list[dict[str, Any]]) -> str:
@@ -100,12 +100,12 @@ requests = st.builds(
 def test_every_generated_config_passes_its_own_check(family: Any, request: EppRequest) -> None:
     if errors(check_strategy(family, request)):
         return
-    found = build_epp_config(family, request)
-    told = check_config(dump_epp_config(found), family)
-    assert {finding.rule for finding in told} <= {"scorers-without-load"}
-    for profile in found["schedulingProfiles"]:
+    result = build_epp_config(family, request)
+    expected = check_config(dump_epp_config(result), family)
+    assert {finding.rule for finding in expected} <= {"scorers-without-load"}
+    for profile in result["schedulingProfiles"]:
         unweighted = [plugin for plugin in profile["plugins"] if "weight" not in plugin]
-        assert {each["pluginRef"] for each in unweighted} <= {
+        assert {item["pluginRef"] for item in unweighted} <= {
             "max-score-picker",
             "prefill-pods",
             "decode-pods",

@@ -48,11 +48,11 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
     ],
 )
 def test_find_family_by_image(image: str, family: str | None) -> None:
-    found = find_family(image)
-    assert (found and found.name) == family
+    result = find_family(image)
+    assert (result and result.name) == family
 
 
-def test_every_familys_own_image_is_of_the_family() -> None:
+def test_default_image_belongs_to_its_family() -> None:
     assert list(FAMILIES) == [family.value for family in Family]
     for name, family in FAMILIES.items():
         assert find_family(family.image) is family
@@ -73,6 +73,6 @@ def test_unknown_image_names_supported_releases(image: str) -> None:
 
 
 @given(st.text())
-def test_no_reference_ends_in_a_traceback(image: str) -> None:
+def test_image_reference_never_raises(image: str) -> None:
     if find_family(image) is None:
         explain_unknown_image(image)

@@ -15,7 +15,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
-from fusioninfer_pulumi.cli.diff.timelines import timelines
+from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.metric_names import METRIC, has_metric
 from fusioninfer_pulumi.engines.sglang import SGLANG
@@ -61,7 +61,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
     plans = [old[0]], [new[0]]
     difference = compare(old[1], new[1], plans=plans)
     lines = [note for note in difference.notes if note.startswith("mixed revisions")]
-    (update,) = timelines(old[1], new[1], plans)
+    (update,) = simulate_updates(old[1], new[1], plans)
     assert [note for note in update.notes if note.startswith("mixed")] == lines
     assert update.to_json().get("mixedRevisions", []) == lines
     assert ("mixed revisions" in to_markdown(difference)) is bool(lines)

@@ -1,4 +1,4 @@
-"""Autoscaling of a role: bounds, and what the number of replicas follows."""
+"""Autoscaling of a role: bounds, metrics and target values."""
 
 from __future__ import annotations
 
