@@ -53,7 +53,6 @@ class Image:
 
 
 def _split_reference(reference: str) -> tuple[str, str | None]:
-    """Return the repository of a reference, and its tag."""
     path, slash, last = reference.partition("@")[0].rpartition("/")
     last, colon, tag = last.partition(":")  # an earlier colon is that of the registry's port
     return f"{path}{slash}{last}", tag if colon else None

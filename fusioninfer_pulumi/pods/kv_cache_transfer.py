@@ -176,7 +176,6 @@ def _plan_events(
 def _plan_decoder(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
-    """Plan the sidecar in front of a decode engine, and the engine's new port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     pool, port = plan.pool_port, find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool)

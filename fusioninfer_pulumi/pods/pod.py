@@ -62,7 +62,6 @@ class Pairing:
     Attributes:
         family: Family of the endpoint picker, which determines the sidecar's default family.
         port: Port of the prefill pods, which must be the port of all pods of the pool.
-        prefill_https: Whether the prefill engines serve HTTPS.
         registry: Registry that mirrors the sidecar's default image, None for the original one.
         sidecar: The edition's sidecar image, which sidecars of its family use.
     """
@@ -80,7 +79,6 @@ class SidecarPlan:
 
     Attributes:
         port: First port that it listens on, which is the pool's.
-        https: Whether it serves HTTPS.
         rank_ports: Number of ports that it listens on.
         account: ServiceAccount that it uses, None if it uses none.
         is_user_account: Whether the user's template has that account, so that it is not created.
@@ -112,7 +110,6 @@ class KvTransferPlan:
         engine_port: Port that the engine listens on.
         moved_from: Ports in the user's template that are replaced by `engine_port`.
         connector: The engine's KV connector, None if it is unknown.
-        sidecar: The generated sidecar, None if there is none.
         user_sidecar: Name of the sidecar in the user's template, None if there is none.
     """
 
@@ -368,7 +365,6 @@ class Context:
     """The input of the passes of a role, which do not change it.
 
     Attributes:
-        position: Index of the role in the spec.
         role: The role after presets, with the model's size in its `startup`.
         user_pods: The role's pods before the first pass.
         nodes: Pods in one replica.

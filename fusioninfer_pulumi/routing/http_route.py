@@ -54,7 +54,6 @@ class RulePlan:
     """One rule of the route.
 
     Attributes:
-        spec: The user's rule.
         defaulted: Whether it has no backends, so that the library adds them.
         corrected: Indexes of backends that are replaced with the service's pool.
         request_timeout: Timeout to set, None for the user's.
@@ -116,10 +115,9 @@ def plan_parents(
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
         parent_namespace = ref.get("namespace", namespace)
-        listeners = known
-        is_service_gateway = gateway is not None and ref["name"] == gateway.name
-        if gateway and is_service_gateway and is_known_equal(parent_namespace, namespace):
-            listeners = gateway.listeners
+        matched = gateway if gateway and ref["name"] == gateway.name else None
+        is_ours = matched is not None and is_known_equal(parent_namespace, namespace)
+        listeners = matched.listeners if matched and is_ours else known
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
             ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
@@ -283,10 +281,7 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for references of the route, the Gateway and external routes.
-
-    `backend` is the target of external routes.
-    """
+    """Yield the grants for references of route, Gateway and external routes, to `backend`."""
     for field, owner, kind, origin, ref in _find_references(
         backend, namespace, args, route, gateway
     ):

@@ -145,10 +145,7 @@ def required_replicas(
 
 
 def read_gang_reference(annotations: Any, pod_group: Any) -> str:
-    """Return the gang of pods with these annotations, as in `GangPlan.reference`; empty for none.
-
-    `pod_group` is the pods' `schedulingGroup.podGroupName`.
-    """
+    """Return the `GangPlan.reference` of pods with these annotations and this `podGroupName`."""
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
     return str((annotations or {}).get(labels.GROUP_NAME) or "")
