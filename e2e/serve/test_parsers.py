@@ -30,7 +30,7 @@ class Asked:
 
     release: str
     accepted: list[CommandLine]
-    load_catalogue: list[CommandLine]
+    catalogue: list[CommandLine]
     rejected: list[CommandLine]
     answers: Answers
 

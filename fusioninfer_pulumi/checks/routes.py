@@ -19,9 +19,6 @@ from fusioninfer_pulumi.routing.gateway_implementations import (
 )
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.rules.common import (
-    FIELD_WITHOUT_EFFECT,
-)
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
@@ -90,12 +87,6 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        if not route.splits:
-            yield error(
-                FIELD_WITHOUT_EFFECT,
-                split,
-                "has no effect: every rule has its own backendRefs; set weights there",
-            )
         if implementation.several_pools is SeveralPools.NO:
             yield error(
                 SEVERAL_POOLS_UNSUPPORTED,

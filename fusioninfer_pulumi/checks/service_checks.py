@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import serving_roles
@@ -33,7 +33,6 @@ from fusioninfer_pulumi.presets.model_catalogue import (
     is_known_model,
 )
 from fusioninfer_pulumi.rules.common import (
-    FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
@@ -53,10 +52,6 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
         return
     roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
-    engines = [pods.engine_command and pods.engine_command.engine for _, pods in built.pods]
-    if model.cache.compile_cache and all(e and not e.compile_cache_variable for e in engines):
-        message = "has no effect: only vLLM keeps its compiled kernels there; remove it"
-        yield error(FIELD_WITHOUT_EFFECT, ("model", "cache", "compileCache"), message)
     storage = model.cache.storage
     if storage is not None:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
@@ -82,21 +77,10 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
         yield from _check_model_name(args.model)
     generated = [library_generates_container(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
-        if role.component_type is ComponentType.ROUTER:
-            continue
         if generated[index]:
             yield from _check_release(("roles", index), role, args)
-        elif role.gpus is not None:
-            message = (
-                "has no effect: the template sets the image; set its resources there, or set engine"
-            )
-            yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
     if any(generated) and args.model is not None:
         yield from _check_token(args.model)
-        return
-    if args.engine is not None:
-        message = "has no effect: every role has its own container"
-        yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     build_pairing_plugins,
     describe_strategy,
     dump_epp_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
@@ -171,6 +172,8 @@ def plan_epp(
             affinity=affinity,
             flow_control=intent.flow_control,
             engine_metrics=metrics,
+            service_levels=epp_args.service_levels,
+            session=epp_args.session,
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
@@ -180,7 +183,7 @@ def plan_epp(
         object_names.inference_pool(service),
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
-        experimental=affinity is not None,
+        experimental=affinity is not None or (request is not None and uses_sessions(request)),
         tracing=tracing is not None,
     )
     plan = EppPlan(

@@ -1,8 +1,8 @@
-"""The backend of the route: the Service, or the InferencePool with its InferenceModelRewrite."""
+"""The backend of the route: the Service, or the InferencePool and the objects that refer to it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
-from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_V1_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
@@ -209,3 +209,17 @@ def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> 
     spec = {"poolRef": pool_reference(pool), "rules": rules}
     named = metadata(meta, plan.name)
     return build_object(plan.api_version, object_names.REWRITE_KIND, named, spec=spec)
+
+
+def inference_objectives(
+    meta: ServiceMeta, picker: EndpointPickerArgs, family: EppFamily, pool: str
+) -> Iterator[Manifest]:
+    """Build an InferenceObjective of the pool of that name for each service level."""
+    if picker.service_levels is None or family.objective_api is None:
+        return
+    version, ref = family.objective_api, pool_reference(pool)
+    pools = {"poolRefs": [ref]} if version == LLM_D_V1_API else {"poolRef": ref}
+    for level in picker.service_levels.levels:
+        named = metadata(meta, object_names.inference_objective(meta.service, level.name))
+        spec = {"priority": level.priority, **pools}
+        yield build_object(version, object_names.OBJECTIVE_KIND, named, spec=spec)

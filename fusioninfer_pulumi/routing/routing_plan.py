@@ -52,6 +52,7 @@ from fusioninfer_pulumi.routing.pool import (
     RewritePlan,
     choose_pool_types,
     inference_model_rewrite,
+    inference_objectives,
     inference_pool,
     plan_pool,
     plan_rewrites,
@@ -212,6 +213,7 @@ def routing_objects(
         yield inference_pool(meta, picker.pool, epp.name)
         if picker.rewrites is not None:
             yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
+        yield from inference_objectives(meta, epp.args, epp.family, picker.pool.name)
         yield epp_deployment(meta, epp)
         yield epp_service(meta, epp, routing.implementation.epp_protocol)
     if routing.gateway is not None:

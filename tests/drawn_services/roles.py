@@ -376,6 +376,10 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
             scaling["target"] = target.one("latency", "throughput")
             scaling |= target.fields(targetRequests=(32, 7.5))
+            goals = draw.of("goals")
+            if scaling["target"] == "latency" and goals.chance(0.5):
+                scaling.pop("targetRequests", None)
+                scaling |= goals.fields(0.7, timeToFirstToken=("1s", "1500ms"), timePerToken="50ms")
             scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
     else:
         scaling |= draw.fields(0.2, engine="HPA")

@@ -114,6 +114,10 @@ def _service(draw: Draw) -> Manifest:
 def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting: Setting) -> None:
     """Scales workers by requests that the picker holds, where its release can."""
     picker = router_role.get("endpointPicker", {})
+    waits = picker.get("flowControl") or "serviceLevels" in picker
+    for role in roles:
+        if waits and picker.get("metrics", "Off") in ("Off", False):
+            role.get("autoscaling", {}).pop("timeToFirstToken", None)
     holds = "image" in picker and "1.2" not in picker.get("family", picker["image"])
     scaled = [role["autoscaling"] for role in roles if "autoscaling" in role]
     alone = all(role["componentType"] == "worker" for role in roles)
@@ -124,6 +128,8 @@ def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting
     spec["monitoring"].pop("picker", None)
     for autoscaling in scaled:
         autoscaling |= {"engine": "KEDA", "prometheus": "http://p:9090", "target": "queue"}
+        for goal in ("timeToFirstToken", "timePerToken"):
+            autoscaling.pop(goal, None)
         autoscaling["metrics"] = []
 
 

@@ -11,6 +11,7 @@ from picker_configs import document
 from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.api.role import Strategy
+from fusioninfer_pulumi.api.router import ServiceLevelsArgs
 from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
@@ -85,6 +86,19 @@ def test_text_has_no_anchors() -> None:
     assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
     assert "&id" not in text
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("levels", [None, ServiceLevelsArgs(levels=[{"name": "a", "priority": 1}])])
+def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
+    strategy: Strategy, levels: Any
+) -> None:
+    request = EppRequest(strategy, flow_control=True, service_levels=levels)
+    old, new = (build_epp_config(FAMILIES[name], request) for name in ("llm-d-0.10", "llm-d-1.0"))
+    assert new == {**old, "apiVersion": "llm-d.ai/v1"}
+    # Its conversion of v1alpha1 copies these keys; others move, or do not exist in v1.
+    copied = ("featureGates", "plugins", "schedulingProfiles", "flowControl", "requestHandler")
+    assert new.keys() <= {"apiVersion", "kind", *copied}
 
 
 requests = st.builds(

@@ -27,6 +27,7 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
         ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", None),
         ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0", "llm-d-0.9"),
         ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0", "llm-d-0.10"),
+        ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v1.0.0", "llm-d-1.0"),
         ("registry.example:5000/mirror/epp:v1.2.1", "gaie-1.2"),
         ("epp:1.5.0", "gaie-1.5"),
         (f"{GAIE}:v1.2.1@sha256:{'0' * 64}", "gaie-1.2"),
@@ -68,7 +69,7 @@ ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 def test_unknown_image_names_supported_releases(image: str) -> None:
     message = explain_unknown_image(image)
     assert message.startswith(f'"{image}" is not a supported endpoint picker; supported are v1.2.0')
-    assert f"v1.2.0 to v1.5.0 of {GAIE} and v0.9.0 to v0.10.0 of {ROUTER}" in message
+    assert f"v1.2.0 to v1.5.0 of {GAIE} and v0.9.0 to v1.0.0 of {ROUTER}" in message
     assert f"set endpointPicker.family ({', '.join(FAMILIES)})" in message
 
 

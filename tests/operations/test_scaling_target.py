@@ -76,6 +76,36 @@ def test_latency_follows_requests_in_flight() -> None:
     assert value == "32"
 
 
+def latency_query(metric: str, matchers: str, goal: str) -> str:
+    decodes = f'{ENGINES},fusioninfer_io_component_type=~"worker|decoder"'
+    replicas = f"count(count by (pod) (vllm:num_requests_running{{{decodes}}}))"
+    buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
+    latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"
+    wanted = f"{replicas} * clamp_max({latency} / {goal}, 2)"
+    return f"clamp_min({wanted}, scalar(floor({replicas} * 0.8)))"
+
+
+def test_latency_goals_replace_requests_in_flight() -> None:
+    goals = keda("latency", timeToFirstToken="1500ms", timePerToken="50ms")
+    per_token = (latency_query("vllm:inter_token_latency_seconds", ENGINES, "0.05"), "1")
+    assert triggers(scaled(goals)) == {
+        "first-token": (latency_query("vllm:time_to_first_token_seconds", ENGINES, "1.5"), "1"),
+        "per-token": per_token,
+    }
+    # The picker's time includes that in its queue.
+    picker = router(serviceLevels={"levels": [{"name": "chat", "priority": 1}]})
+    streamed = f'{PICKER},streaming="true",priority!~"-.*"'
+    assert triggers(scaled(goals, picker)) == {
+        "first-token": (latency_query("llm_d_epp_request_ttft_seconds", streamed, "1.5"), "1"),
+        "per-token": per_token,
+    }
+    assert triggers(scaled({**goals, "minReplicas": 0}, router())).keys() == {
+        "in-flight",
+        "first-token",
+        "per-token",
+    }
+
+
 def test_throughput_follows_full_engines() -> None:
     decodes = f'{ENGINES},fusioninfer_io_component_type=~"worker|decoder"'
     assert triggers(scaled(keda("throughput"))) == {
@@ -193,12 +223,18 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: is one number for all serv"),
         (scaled({"target": "queue", "maxReplicas": 4}, router()), "requires engine KEDA; or"),
+        (scaled(keda("queue", timePerToken="1s")), "timePerToken: has no effect without target: l"),
+        (scaled(keda("latency", timePerToken="1s", targetRequests=1)), "targetRequests: conflicts"),
+        (scaled({"target": "latency", "maxReplicas": 4, "timePerToken": "1s"}),
+         "timePerToken: belongs to engine KEDA"),
+        (scaled(keda("latency", timeToFirstToken="1s"), router(flowControl=True, metrics="Off")),
+         "endpointPicker.metrics: is required: autoscaling reads"),
         (scaled(keda("queue")), "autoscaling.target: requires a router role: the endpoint picker"),
         (scaled(keda("latency", minReplicas=0)), "autoscaling.target: requires a router role"),
         (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot queue requests: it"),
         (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot queue"),
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
-         "flowControl: has no effect with endpointPickerConfig"),
+         "flowControl: has no effect: endpointPickerConfig sets it"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
          "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),

@@ -133,7 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sidecar": {"family": "gaie-1.5"}},
-        'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, got "gaie-1.5"',
+        'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, llm-d-1.0, got "gaie-1.5"',
     ),
     (
         {"sidecar": {"image": "mirror.example/llm-d-routing-sidecar:v0.8.0"}},

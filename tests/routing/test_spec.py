@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(strategy="round-robin"),
         [
             ("roles[0].strategy: must be one of prefix-cache, kv-cache-utilization, queue-size, "
-            'lora-affinity, pd-disaggregation, got "round-robin"')
+            'lora-affinity, pd-disaggregation, session-affinity, got "round-robin"')
         ],
     ),
     "no scorer": (
@@ -74,8 +74,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "a threshold of another strategy": (
         routed(strategy="queue-size", endpointPicker={"threshold": 4}),
         [
-            (f"{PICKER}.threshold: is the threshold of pd-disaggregation; remove it, or choose "
-             "that strategy")
+            (f"{PICKER}.threshold: has no effect: requires strategy pd-disaggregation; remove "
+             "it, or set the strategy")
         ],
     ),
     "a certificate without TLS": (
