@@ -22,7 +22,7 @@ class Argv:
     """A container's `command` and `args`, empty if not set.
 
     Attributes:
-        outputs: Names of the fields, of these two, whose whole list is an Output.
+        outputs: The fields (`command`, `args`) that are an Output instead of a list.
         script_at: Index in `words` of the script that `sh -c` runs, None if there is none.
     """
 
@@ -69,7 +69,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 
 
 def _find_script(words: Sequence[Any]) -> int | None:
-    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None without it."""
+    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
     prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)

@@ -54,7 +54,7 @@ class Image:
 
 def _split_reference(reference: str) -> tuple[str, str | None]:
     path, slash, last = reference.partition("@")[0].rpartition("/")
-    last, colon, tag = last.partition(":")  # an earlier colon is that of the registry's port
+    last, colon, tag = last.partition(":")  # an earlier colon precedes the registry's port
     return f"{path}{slash}{last}", tag if colon else None
 
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
     """Return a route's reference to the Service.
 
-    The port is that of the first role that receives requests; roles scaled to zero come last.
+    It has the port of the first role that receives requests; roles scaled to zero come last.
     """
     entries = [role for role in roles if role.component_type in shape.entry_types]
     running = [role for role in entries if role.replicas]
