@@ -1,4 +1,4 @@
-"""Autoscaling of a role: bounds, and what the number of replicas follows."""
+"""Autoscaling of a role: bounds, metrics and target values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
     Count,
     LabelMap,
     PositiveCount,
@@ -26,22 +27,22 @@ class AutoscalingEngine(str, enum.Enum):
     """Autoscaler of a role."""
 
     HPA = "HPA"  #: Kubernetes' HorizontalPodAutoscaler
-    KEDA = "KEDA"  #: a ScaledObject of KEDA, which asks Prometheus
+    KEDA = "KEDA"  #: KEDA's ScaledObject, which queries Prometheus
 
 
 class AutoscalingTarget(str, enum.Enum):
     """Autoscaling target, which determines metrics and target values."""
 
-    LATENCY = "latency"  #: requests in flight for each replica
-    THROUGHPUT = "throughput"  #: replicas are full before there is another one
-    QUEUE = "queue"  #: requests that wait, in the endpoint picker or in an engine
+    LATENCY = "latency"  #: scales by requests in flight
+    THROUGHPUT = "throughput"  #: scales when replicas are full, by waiting requests and KV cache
+    QUEUE = "queue"  #: scales by requests that wait in the endpoint picker and the engines
 
 
 class MetricSource(str, enum.Enum):
     """Source of a HorizontalPodAutoscaler's metric."""
 
-    PODS = "Pods"  #: of each leader (custom.metrics.k8s.io); the mean of them is compared
-    EXTERNAL = "External"  #: of anything (external.metrics.k8s.io); divided by the replicas
+    PODS = "Pods"  #: a metric of each leader (custom.metrics.k8s.io), averaged over the leaders
+    EXTERNAL = "External"  #: any metric (external.metrics.k8s.io), divided by the replicas
 
 
 class AutoscalingMetricArgs(SpecModel):
@@ -133,26 +134,29 @@ class AutoscalingArgs(SpecModel):
     behavior: Annotated[dict[str, Any], fits(SCALING, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
+    annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
+
     SWITCH = ("target", "target_requests")
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that something is measured, and the bounds."""
+        """Check that there is a metric, and the bounds."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
-            yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
+            yield error(FIELD_REQUIRED, at, "needs target or metrics to scale by")
         if self.min_replicas > self.max_replicas:
             message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
             yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
-    """Whether a role scales to zero, so that something else has to ask for its first replica."""
+    """Return whether a role scales to zero, so that engine metrics cannot start a replica."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 
 
 def uses_picker_metrics(args: AutoscalingArgs) -> bool:
-    """Whether `target` counts requests that the endpoint picker holds."""
+    """Return whether `target` counts requests that the endpoint picker queues."""
     return args.target is not None and (
         args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
     )

@@ -25,9 +25,9 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
-#: Name of the picker's container, under which a template overrides it.
+#: Name of the endpoint picker's container, also in `endpointPicker.template`.
 PICKER_CONTAINER = "epp"
-#: More than any prompt has, and what every picker can read.
+#: Longer than any prompt, and small enough for every picker's integers.
 MAX_CHARACTERS = 2**31 - 1
 
 
@@ -41,9 +41,9 @@ class FailureMode(str, enum.Enum):
 class MetricsMode(str, enum.Enum):
     """Access to the endpoint picker's metrics."""
 
-    OFF = "Off"  #: no one
-    AUTHENTICATED = "Authenticated"  #: whoever may get /metrics; needs a ClusterRoleBinding
-    UNAUTHENTICATED = "Unauthenticated"  #: everybody who reaches the port
+    OFF = "Off"  #: nobody
+    AUTHENTICATED = "Authenticated"  #: accounts that may get /metrics; needs a ClusterRoleBinding
+    UNAUTHENTICATED = "Unauthenticated"  #: everybody who can reach the port
 
 
 class GroupPairing(str, enum.Enum):
@@ -71,8 +71,8 @@ class EndpointPickerArgs(SpecModel):
     """The endpoint picker (EPP): chooses a pod for each request."""
 
     enabled: bool = True
-    """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
-    caches and queues, and there is no InferencePool."""
+    """Whether there is an endpoint picker. If not, there is no InferencePool either, and the route
+    leads to a Service, which ignores caches and queues."""
 
     image: ImageOrOutput | None = None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
@@ -106,13 +106,13 @@ class EndpointPickerArgs(SpecModel):
 
     flow_control: bool | None = None
     """Whether it queues requests while there is no pod, or while the KV caches of all pods are
-    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status
-    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each
-    pod."""
+    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
+    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
+    requires it."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
-    """With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod
-    computes it; 0 by default, every prompt."""
+    """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
+    prefill pod, others by the decode pod; 0 by default."""
 
     group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
@@ -131,17 +131,17 @@ class EndpointPickerArgs(SpecModel):
 
 
 class PoolArgs(SpecModel):
-    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
+    """The InferencePool: ports, and protection from deletion."""
 
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
-    """Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start
-    several servers in a pod. By default derived from the engine's arguments and `parallelism`."""
+    """Ports of each pod, from which the endpoint picker chooses, for scripts that start several
+    servers in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
 
     retain_on_delete: bool | None = None
-    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."""
+    """Pulumi's `retainOnDelete`: deleting the service leaves the pool in the cluster."""
 
 
 class NetworkPolicyArgs(SpecModel):
@@ -151,10 +151,10 @@ class NetworkPolicyArgs(SpecModel):
     """
 
     enabled: bool = True
-    """Whether there are NetworkPolicies; without them everybody can reach the pods."""
+    """Whether to create NetworkPolicies; without them everybody can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
-    """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
+    """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
     gateway: Annotated[list[dict[str, Any]], Field(min_length=1), fits(NETWORK_PEERS)] | None = None

@@ -45,51 +45,51 @@ _RESOURCES: Location = (*_POLICY, "minResources")
 _NETWORK: Location = (*_POLICY, "networkTopology")
 _QUEUE: Location = (*_STRATEGY, "queue")
 
-#: Fields that a gang backend rejects or ignores, each with its finding.
+#: Fields that a gang backend rejects or ignores, each with a function that makes its finding.
 _Rows = Mapping[Location, Callable[[Location], Finding]]
 
 
-def _rejected(
+def _reject(
     reason: str, remedy: str = "remove it, or use backend Volcano"
 ) -> Callable[[Location], Finding]:
     return lambda at: error(FIELD_OUT_OF_PLACE, at, f"{reason}; {remedy}")
 
 
-def _ignored(reason: str) -> Callable[[Location], Finding]:
+def _warn_ignored(reason: str) -> Callable[[Location], Finding]:
     return lambda at: warning(FIELD_WITHOUT_EFFECT, at, f"has no effect: {reason}")
 
 
-_NO_GANG = _ignored("these pods are not gang-scheduled (gangPolicy.mode: On turns it on)")
+_NO_GANG = _warn_ignored("these pods are not gang-scheduled (gangPolicy.mode: On turns it on)")
 _VOLCANO_WITHOUT_GANG: _Rows = {
     _MINIMUM: _NO_GANG,
     _REQUIRED: _NO_GANG,
     _RESOURCES: _NO_GANG,
-    _NETWORK: _rejected(
+    _NETWORK: _reject(
         "requires gang scheduling, which is off for these pods",
         "remove it, or set gangPolicy.mode to On",
     ),
 }
 _OTHER_SCHEDULER: _Rows = {
-    _QUEUE: _ignored("queues belong to Volcano, and these pods use another scheduler"),
+    _QUEUE: _warn_ignored("queues belong to Volcano, and these pods use another scheduler"),
 }
 _KUEUE: _Rows = {
-    _MINIMUM: _rejected("Kueue admits each replica on its own and has no minimum for each role"),
-    _NETWORK: _rejected(
+    _MINIMUM: _reject("Kueue admits each replica on its own and has no minimum for each role"),
+    _NETWORK: _reject(
         "HyperNodes are Volcano's; Kueue reads the annotation "
         "kueue.x-k8s.io/podset-required-topology of the pod templates"
     ),
-    _REQUIRED: _ignored("Kueue has no minimum for each role"),
-    _RESOURCES: _ignored("Kueue counts the requests of every replica"),
+    _REQUIRED: _warn_ignored("Kueue has no minimum for each role"),
+    _RESOURCES: _warn_ignored("Kueue counts the requests of every replica"),
 }
 _KUEUE_OFF: _Rows = {
-    _QUEUE: _ignored("with gangPolicy.mode Off replicas do not wait in a LocalQueue"),
+    _QUEUE: _warn_ignored("with gangPolicy.mode Off replicas do not wait in a LocalQueue"),
 }
 _NATIVE: _Rows = {
-    _MINIMUM: _rejected("a Kubernetes PodGroup counts pods, not roles"),
-    _NETWORK: _rejected("HyperNodes are Volcano's"),
-    _REQUIRED: _ignored("all replicas are required"),
-    _RESOURCES: _ignored("Kubernetes' own gangs have no queue that counts resources"),
-    _QUEUE: _ignored("Kubernetes' own gangs have no queue"),
+    _MINIMUM: _reject("a Kubernetes PodGroup counts pods, not roles"),
+    _NETWORK: _reject("HyperNodes are Volcano's"),
+    _REQUIRED: _warn_ignored("all replicas are required"),
+    _RESOURCES: _warn_ignored("Kubernetes' own gangs have no queue that counts resources"),
+    _QUEUE: _warn_ignored("Kubernetes' own gangs have no queue"),
 }
 
 
@@ -123,7 +123,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _rows_of_backend(policy: GangPolicyArgs, shape: ServiceShape) -> Iterator[_Rows]:
-    """Yield the tables of fields that apply."""
+    """Yield the tables that apply to a service."""
     if policy.backend is GangBackend.NATIVE:
         yield _NATIVE
     elif policy.backend is GangBackend.KUEUE:
@@ -147,18 +147,18 @@ def _annotation_path(pod: Pod, key: str) -> Location:
 def _pod_scheduler(
     pod: Pod, scheduling: SchedulingStrategyArgs, scheduler: str | None
 ) -> Iterator[Finding]:
-    for field, wanted in (
+    for field, expected in (
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
         user_value = pod.user_template["spec"].get(field)
-        if wanted is not None and user_value not in (None, wanted):
-            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
+        if expected is not None and user_value not in (None, expected):
+            message = f'must be "{expected}" as for the service, or unset; got {shown(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check a gang's pod for fields that the library sets."""
+    """Reject fields of a gang's pod that the library sets, or that deadlock the gang."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -176,7 +176,7 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check settings that keep a Volcano or Kubernetes gang from being scheduled, or do nothing."""
+    """Check the scheduler and the minimum of a Volcano or Kubernetes gang."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
@@ -221,8 +221,8 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
         yield error(
             FIELD_REQUIRED,
             _QUEUE,
-            "is required with backend Kueue: name a LocalQueue of the namespace; without one "
-            "Kueue admits nothing",
+            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
+            "admits nothing without one",
         )
     if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
         yield warning(
@@ -234,14 +234,17 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Report Kueue's queue label, which the library sets on workloads and Kueue on their pods."""
+    """Report Kueue's queue label in the service's labels or pod templates.
+
+    The library sets it on LeaderWorkerSets, and Kueue on their pods.
+    """
     key = labels.KUEUE_QUEUE
     instead = "set schedulingStrategy.queue and gangPolicy.backend: Kueue"
     if key in built.args.labels:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
-            "is copied to all objects, so replicas wait in a queue that the plan does not know; "
+            "is copied to all objects, so replicas wait in a queue that is not in the plan; "
             f"{instead} instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "

@@ -52,14 +52,14 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker can read the metrics that scorers and flow control need."""
+    """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
     if scorers:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
     if not features:
         return
-    # Scorers without metrics choose pods at random; flow control without them holds every request.
+    # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if parts.intent.flow_control else warning
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
     reported = set()
@@ -68,7 +68,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         if command.engine is None:
             continue
         reported.add(command.engine.metrics)
-        reason = command.engine.metrics_off(command)
+        reason = command.engine.explain_missing_metrics(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
@@ -93,8 +93,8 @@ def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> Iterator[Finding]:
     """Check that a user's configuration is YAML, and that the picker has its kind and plugins.
 
-    The endpoint picker itself rejects the rest. An `own_image` may have plugins that its family
-    does not have.
+    The endpoint picker itself rejects other errors. A custom image (`own_image`) may have plugins
+    that its family does not have.
     """
     try:
         config = read_config(text)
@@ -105,7 +105,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         message = f"must be a mapping, got {shown(config) if config else 'an empty text'}"
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
-    # Every endpoint picker accepts a text without either of the two (measured).
+    # Both keys are optional in every endpoint picker (tested).
     for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
             message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
@@ -119,7 +119,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         message = f"{family.name} has no plugin {shown(name)} and exits because of it"
         if families:
             message += f"; {', '.join(families)} have it"
-        # A type that no upstream release has is the user's own, or misspelled.
+        # A type that no upstream release has may be the user's own plugin.
         make_finding = error if families and not own_image else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
@@ -136,12 +136,12 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check the strategy against the endpoint picker's release."""
-    # Which roles there are is checked with the pool.
+    # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
     if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
-        message = f"is the threshold of {Strategy.PD_DISAGGREGATION.value}; remove it, or choose "
-        message += "that strategy"
+        message = f"requires strategy {Strategy.PD_DISAGGREGATION.value}; remove it, or set the "
+        message += "strategy"
         yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
@@ -191,14 +191,14 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
-    able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    supported = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
-            message = f"unknown scorer; {family.name} has {', '.join(able)}"
+            message = f"unknown scorer; {family.name} has {', '.join(supported)}"
             yield error(UNKNOWN_VALUE, at, message)
-        elif name not in able:
-            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
+        elif name not in supported:
+            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(supported)}"
             if name == "load":
                 message += " (queue reads the same metric, waiting requests)"
             yield error(RELEASE_WITHOUT_FEATURE, at, message)
@@ -247,7 +247,7 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
 
 
 def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the rewrites of a router role."""
+    """Check that the endpoint picker supports `modelRewrites`."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)

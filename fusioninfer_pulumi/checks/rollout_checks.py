@@ -28,7 +28,7 @@ MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield the findings of `rollout` and `wait` of a service and its roles."""
+    """Check `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
             FIELD_WITHOUT_EFFECT,
@@ -36,15 +36,15 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
             "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
         )
     if plan.rollout.level is RolloutLevel.GROUP:
-        yield from _groups(plan)
+        yield from _group_findings(plan)
         return
     for role in plan.roles:
         if role.replicas:
-            yield from _role(role)
+            yield from _role_findings(role)
 
 
 def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Warn of engines that may take longer to start than an update waits for them."""
+    """Warn if engines may take longer to start than an update waits."""
     for role in plan.roles:
         if role.args.startup is None:
             continue
@@ -53,8 +53,8 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
             ("wait.timeout", plan.wait.timeout),
             ("rollout.timeout", role.rollout.timeout),
         ):
-            waited = durations.seconds(text)
-            if waited is not None and longest > waited:
+            timeout = durations.seconds(text)
+            if timeout is not None and longest > timeout:
                 yield warning(
                     STARTUP_ABOVE_TIMEOUT,
                     ("roles", role.position, "startup"),
@@ -62,7 +62,7 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
                 )
 
 
-def _groups(plan: ServicePlan) -> Iterator[Finding]:
+def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
     if plan.shape.groups is None:
         yield error(
             FIELD_OUT_OF_PLACE,
@@ -85,7 +85,7 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "level"),
-            "Group lets an update take down the only group, and thus the service",
+            "Group lets an update take down the only group and so the service",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
@@ -95,10 +95,10 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         )
 
 
-def _role(role: RolePlan) -> Iterator[Finding]:
+def _role_findings(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
-    unavailable = role.rollout_setting("max_unavailable")
+    unavailable = role.get_rollout_field("max_unavailable")
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING
     if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
@@ -109,7 +109,7 @@ def _role(role: RolePlan) -> Iterator[Finding]:
 
 
 def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield the findings of `rollout` with the layout, once for a field that roles share."""
+    """Check `rollout` against the layout; a field that roles share is reported once."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
@@ -118,15 +118,15 @@ def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
             "LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role is "
             "updated from the highest ordinal, and stops there while that one is unschedulable",
         )
-    findings = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
+    findings = (finding for role in plan.roles for finding in _role_layout_findings(plan, role))
     yield from dict.fromkeys(findings)
 
 
-def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
-    surge = role.rollout_setting("max_surge")
+    surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
+    if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
             role.locate_rollout_field("max_unavailable"),

@@ -176,6 +176,9 @@ class AutoscalingArgsDict(TypedDict, total=False):
     behavior: Mapping[str, Any] | None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
+    annotations: Mapping[str, Input[str]]
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
+
 
 class AutoscalingMetricArgsDict(TypedDict, total=False):
     """A metric, with its target value per replica."""
@@ -227,6 +230,11 @@ class CacheArgsDict(TypedDict, total=False):
 
     job: WarmUpJobArgs | WarmUpJobArgsDict
     """The warm-up Job."""
+
+    compile_cache: bool
+    """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
+    pods of the same release, model and GPU type start without compiling. Pods write to it, also
+    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
 
 
 class ClaimReferenceArgsDict(TypedDict, total=False):

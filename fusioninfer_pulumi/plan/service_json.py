@@ -7,7 +7,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
+from fusioninfer_pulumi.topology.gang import GangPlan, build_pod_group
 
 
 def service_json(plan: ServicePlan) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _convert_gangs(plan: ServicePlan) -> dict[str, Any]:
 
 
 def _convert_gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    spec = pod_group(plan.meta, plan.shape, gang)["spec"]
+    spec = build_pod_group(plan.meta, plan.shape, gang)["spec"]
     return {
         "podGroup": gang.pod_group,
         "minMember": gang.min_member,

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.routing.pool import serving_service
 from fusioninfer_pulumi.routing.routing_plan import routing_objects
 from fusioninfer_pulumi.schemas.kind_schema import Part, kind_schema
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
-from fusioninfer_pulumi.topology.gang import pod_group
-from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.topology.gang import build_pod_group
+from fusioninfer_pulumi.topology.leader_worker_set import build_leader_worker_sets
 
 
 def render(plan: ServicePlan) -> tuple[Manifest, ...]:
@@ -50,10 +50,10 @@ def _drop_nulls(manifest: Manifest) -> Manifest:
 def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     """Yield PodGroups, RBAC objects, DRA claims, the model cache and LeaderWorkerSets."""
     for gang in plan.gangs:
-        yield pod_group(plan.meta, plan.shape, gang)
+        yield build_pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
     transfers = (role.pods.kv for role in running)
     yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])
     yield from resource_claim_templates(plan.meta, [role.args for role in running])
     yield from model_cache(plan.meta, plan.model)
-    yield from leader_worker_sets(plan.meta, plan.shape, plan.roles)
+    yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

@@ -17,10 +17,10 @@ from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
     RoleDemand,
-    group_capacity,
-    pools_for_gpus,
+    build_pools,
+    compute_group_capacity,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_form, gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima, get_gang_form, required_replicas
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
@@ -170,7 +170,7 @@ def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Ca
     Each node has as many accelerators as the largest pod needs.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
-    return [compute_capacity(plan, pools_for_gpus(count, largest)) for count in gpus]
+    return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]
 
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
@@ -180,8 +180,8 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
-    form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
-    capacity = group_capacity(demands, form, pools, plan.shape.groups)
+    form = get_gang_form(plan.gang, queued=plan.shape.local_queue is not None)
+    capacity = compute_group_capacity(demands, form, pools, plan.shape.groups)
     # A network topology constraint also depends on where the nodes are, which is unknown here.
     has_topology = plan.gang is not None and plan.gang.topology is not None
     return replace(capacity, exact=False) if has_topology else capacity

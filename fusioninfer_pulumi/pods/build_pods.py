@@ -11,9 +11,9 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
-from fusioninfer_pulumi.engines.editions import edition_defaults
-from fusioninfer_pulumi.engines.engine_commands import find_serving_container, serving_port
-from fusioninfer_pulumi.engines.handshake import pair_revision
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
+from fusioninfer_pulumi.engines.engine_commands import find_serving_container, find_serving_port
+from fusioninfer_pulumi.engines.handshake import compute_pair_revision
 from fusioninfer_pulumi.engines.launchers import choose_launcher
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
@@ -76,7 +76,7 @@ def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods
             pods, problems = add_feature(pods, ctx)
             findings += problems
         built.append((ctx, replace(pods, engine_command=pods.command)))
-    pair = pair_revision([pods.command for ctx, pods in built if ctx.pairing is not None])
+    pair = compute_pair_revision([pods.command for ctx, pods in built if ctx.pairing is not None])
     return [(ctx, _finish(pods, (ctx.pairing and pair) or "")) for ctx, pods in built], findings
 
 
@@ -163,7 +163,7 @@ def _pairing(
     assert shape.router is not None, "only a router role has an intent"
     picker = shape.router.endpoint_picker or EndpointPickerArgs()
     _, family, _ = choose_epp_image((), picker, intent)
-    defaults = edition_defaults(intent.edition)
+    defaults = get_edition_defaults(intent.edition)
     if family is None:
         # The router's plan rejects the image; the pods are built for the default endpoint picker.
         family = find_family(defaults.pd_picker)
@@ -178,7 +178,7 @@ def _pairing(
     role, leader = prefillers[0]
     return Pairing(
         family=family,
-        port=serving_port(leader.container, leader.command, role.port),
+        port=find_serving_port(leader.container, leader.command, role.port),
         prefill_https=any(pods.command.serves_https for _, pods in prefillers),
         registry=intent.registry,
         sidecar=defaults.sidecar,

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     Transfer,
 )
-from fusioninfer_pulumi.engines.engine_commands import serving_port
+from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
@@ -65,7 +65,7 @@ def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if ctx.pairing is not None and decodes:
         port = role.port or ctx.pairing.port
     else:
-        port = serving_port(pods.leader.container, command, role.port)
+        port = find_serving_port(pods.leader.container, command, role.port)
     plan = KvTransferPlan(port, port, connector=way.connector)
     published, problems = _events(ctx, command, port)
     findings += problems
@@ -167,7 +167,7 @@ def _events(
             message = "is required: the arguments do not name the model"
             return [], [error(FIELD_REQUIRED, (*field, "topic"), message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
-    return [command.engine.events_argument(args.endpoint, topic)], []
+    return [command.engine.build_events_argument(args.endpoint, topic)], []
 
 
 def _decode_side(
@@ -175,7 +175,7 @@ def _decode_side(
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Plan the sidecar in front of a decode engine, and the engine's new port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
-    pool, port = plan.pool_port, serving_port(leader.container, command, None)
+    pool, port = plan.pool_port, find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool)
     if user_sidecar is not None or not args.sidecar.enabled:
         plan = replace(plan, engine_port=args.engine_port or port, user_sidecar=user_sidecar)

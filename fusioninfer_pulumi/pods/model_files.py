@@ -17,7 +17,8 @@ from fusioninfer_pulumi.api.model import (
     parse_model_uri,
 )
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.command_editing import find_missing
+from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     build_model_arguments,
@@ -25,7 +26,12 @@ from fusioninfer_pulumi.engines.model_arguments import (
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, restricted
+from fusioninfer_pulumi.kube.containers import (
+    add_env,
+    add_mounts,
+    choose_free_name,
+    restricted_security_context,
+)
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
@@ -51,6 +57,11 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
         if not model.cache.mount_model:
             files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
+        if model.cache.compile_cache:
+            path = f"{model.cache.mount_path}-compiled"
+            files.mounts.append({"name": _CACHE, "mountPath": path, "subPath": "compiled"})
+            variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
+            files.env += [{"name": variable, "value": path} for variable in variables]
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
@@ -125,7 +136,7 @@ def _provide(
     folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
     files.mounts.append({**writable, "readOnly": True})
-    files.fetched.append((source.fetched, path, writable))
+    files.fetched.append((source.fetch_uri, path, writable))
     return path
 
 
@@ -153,11 +164,11 @@ def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: s
     # folder that is mounted alone is filled by another script (`pods/model_cache.py`), so it has
     # another name.
     form = " mounted" if cache.mount_model else ""
-    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{source.fetch_uri}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
     folder = f"{cache.mount_path}/{name}"
-    if (source.fetched, folder) not in files.warmed:
-        files.warmed.append((source.fetched, folder))
+    if (source.fetch_uri, folder) not in files.warmed:
+        files.warmed.append((source.fetch_uri, folder))
     if not cache.mount_model:
         return folder
     files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
@@ -192,7 +203,9 @@ def fetch_container(
         "args": [word for pair in sources for word in pair],
         **({"env": env} if env else {}),
         "resources": dict(model.fetcher.resources or _REQUESTS),
-        "securityContext": dict(model.fetcher.security_context or restricted(FETCHER_USER)),
+        "securityContext": dict(
+            model.fetcher.security_context or restricted_security_context(FETCHER_USER)
+        ),
         "volumeMounts": mounts,
     }
 
@@ -286,7 +299,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     if check_size_arguments:
         return pod, check_size_arguments
     arguments, positional = build_model_arguments(command, command.engine, wanted)
-    if positional is None and not missing(command, arguments):
+    if positional is None and not find_missing(command, arguments):
         return pod, []
     return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
 

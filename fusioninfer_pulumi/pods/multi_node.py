@@ -7,8 +7,8 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
-from fusioninfer_pulumi.engines.command_editing import EditError, missing
-from fusioninfer_pulumi.engines.engine_commands import serving_port
+from fusioninfer_pulumi.engines.command_editing import EditError, find_missing
+from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
@@ -71,7 +71,7 @@ def _completed(
     command = pod.command
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
-    wanted = command.engine.size_arguments(sizes)
+    wanted = command.engine.build_size_arguments(sizes)
     refused = check_size_arguments(command, wanted)
     problems = [finding.at(*pod.command_path) for finding in refused]
     if problems:
@@ -79,7 +79,7 @@ def _completed(
     backend = command.engine.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
         wanted["ray"] = backend
-    added = missing(command, list(wanted.values()))
+    added = find_missing(command, list(wanted.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)
@@ -96,7 +96,7 @@ def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Keep the engine's command line, which a launcher may hide in a script, and its port."""
     command = pods.command
-    port = serving_port(pods.leader.container, command, ctx.role.port)
+    port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
     return replace(pods, engine_command=command, port=port), []
 

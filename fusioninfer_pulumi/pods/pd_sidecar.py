@@ -11,8 +11,8 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,
     USER,
     choose_sidecar_family,
+    find_protocol,
     is_sidecar,
-    protocol,
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
@@ -21,8 +21,8 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import (
     choose_free_name,
     field_variable,
-    mirrored,
-    restricted,
+    restricted_security_context,
+    use_mirror,
 )
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
@@ -122,7 +122,7 @@ def plan_sidecar(
     is_default = find_sidecar_image_family(pairing.sidecar) is family
     image = pairing.sidecar if is_default else str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or mirrored(image, pairing.registry),
+        image=args.image or use_mirror(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
         https=secure,
@@ -147,7 +147,7 @@ def _protocol(
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
     if chosen is None and setup is not None:
-        chosen = protocol(setup.names)
+        chosen = find_protocol(setup.names)
         if chosen is None:
             message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
             message = f"{message}; set one of {', '.join(known)}"
@@ -214,7 +214,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             "periodSeconds": 10,
         },
         "resources": dict(planned.resources),
-        "securityContext": restricted(USER, readOnlyRootFilesystem=True),
+        "securityContext": restricted_security_context(USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 

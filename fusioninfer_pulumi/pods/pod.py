@@ -21,7 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.containers import add_mounts, mounted, shared_memory
+from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.rules.common import (
     COMMAND_NOT_EDITABLE,
@@ -235,7 +235,7 @@ class Pod:
     ) -> Iterator[Finding]:
         """Yield an error for each mount path and variable that the template has already."""
         for path in mounts:
-            if mounted(self.container, path) is not None:
+            if find_mount(self.container, path) is not None:
                 at = (*self.container_path, "volumeMounts")
                 yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {remedy}")
         names = {variable["name"] for variable in env}

@@ -23,8 +23,8 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import canonical, integer
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
@@ -34,7 +34,7 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
@@ -141,7 +141,7 @@ def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     model, registry = args.model, args.image_registry
     if model is None or registry is None or "image" in model.fetcher.model_fields_set:
         return args
-    fetcher = model.fetcher.model_copy(update={"image": mirrored(FETCHER_IMAGE, registry)})
+    fetcher = model.fetcher.model_copy(update={"image": use_mirror(FETCHER_IMAGE, registry)})
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
@@ -187,7 +187,7 @@ class _RoleExpander:
     def __post_init__(self) -> None:
         engine_args = self.user_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[engine_args.name.value]
-        presets = edition_defaults(self.args.edition).presets
+        presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
         default = engine_args.version is None
@@ -210,7 +210,7 @@ class _RoleExpander:
         self.runs_on = "CPUs" if self.on_cpu else "AMD GPUs" if self.on_amd else "GPUs"
         images = self.preset.images
         pattern = images.get(self.runs_on, images["GPUs"])
-        self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
+        self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
         # The user's arguments alone.
         program = self.user_container.get("command") or list(self.preset.program)
         known = {"name": self.engine.name, "image": self.image, "command": program}
@@ -270,7 +270,7 @@ class _RoleExpander:
         if self.on_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        sized = role.parallelism is not None and role.parallelism.sized
+        sized = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
@@ -459,12 +459,14 @@ class _RoleExpander:
     def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """Return the wanted arguments whose flags the user does not set."""
         user_args = [str(word) for word in self.user_container.get("args") or ()]
-        positions = {canonical(word.partition("=")[0]): at for at, word in enumerate(user_args)}
+        positions = {
+            normalize_flag(word.partition("=")[0]): at for at, word in enumerate(user_args)
+        }
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             words = wanted[start:end]
-            index = positions.get(canonical(words[0]))
+            index = positions.get(normalize_flag(words[0]))
             if index is None:
                 missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)

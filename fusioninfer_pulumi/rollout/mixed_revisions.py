@@ -21,13 +21,17 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
+from fusioninfer_pulumi.engines.handshake import (
+    compare_pair,
+    compute_pair_revision,
+    read_pair_setting,
+)
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -72,7 +76,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
             images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-            gang, image = pod_group_reference(manifest), next(images, "")
+            gang, image = read_pod_group_reference(manifest), next(images, "")
             engines.append(
                 EngineLws(name, role or name, kind, command, revision, pair, gang, image)
             )
@@ -180,7 +184,9 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     # The labels are right even if a launch script hides the engine's arguments.
     old_labels, new_labels = ({lws.pair_revision for lws in side} for side in (before, after))
     if "" in old_labels | new_labels:
-        old_hash, new_hash = (pair_revision([e.command for e in side]) for side in (before, after))
+        old_hash, new_hash = (
+            compute_pair_revision([e.command for e in side]) for side in (before, after)
+        )
         is_compatible = old_hash is not None and old_hash == new_hash
     else:
         is_compatible = old_labels == new_labels
@@ -213,7 +219,9 @@ def _find_recompute_setting(decode: EngineCommand) -> str:
     if decode.engine is None:
         return ""
     cache = decode.engine.kv_cache
-    fails = cache.load_failure(decode) is PairState.BROKEN and cache.can_reject_pair(decode)
+    fails = cache.predict_load_failure(
+        decode
+    ) is PairState.BROKEN and cache.can_survive_failed_handshake(decode)
     return cache.recompute_setting if fails else ""
 
 

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutLevel,
     RolloutStrategy,
 )
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
@@ -209,7 +209,7 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
         # maxUnavailable, and the replicas restart one after the other.
-        timeout = times(timeout, count)
+        timeout = multiply(timeout, count)
     if grouped:
         group_rollout = resolve_group_rollout(plan)
         limit = group_rollout.parallel_limit

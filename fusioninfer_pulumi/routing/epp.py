@@ -34,7 +34,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
 from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted
+from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
     Manifest,
@@ -282,7 +282,7 @@ def _container(epp: EppPlan) -> Manifest:
             *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
-        "securityContext": restricted(readOnlyRootFilesystem=True),
+        "securityContext": restricted_security_context(readOnlyRootFilesystem=True),
         "volumeMounts": mounts,
     }
 

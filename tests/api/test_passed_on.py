@@ -80,6 +80,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "InferenceServiceArgs.podAnnotations": lambda out: service(role(), podAnnotations={"a": out}),
     "RoleArgs.podLabels": lambda out: service(role(podLabels={"a": out})),
     "RoleArgs.podAnnotations": lambda out: service(role(podAnnotations={"a": out})),
+    "AutoscalingArgs.annotations": lambda out: service(
+        role(
+            autoscaling={
+                "maxReplicas": 2,
+                "metrics": [{"name": "queue", "target": 5}],
+                "annotations": {"a": out},
+            }
+        ),
+        layout="PerRole",
+    ),
     "SchedulingStrategyArgs.queue": lambda out: prefill_decode(schedulingStrategy={"queue": out}),
     "SecretKeyArgs.name": lambda out: model(tokenSecret={"name": out}),
     "S3Args.secretName": lambda out: model("s3://b/k", s3={"secretName": out}),

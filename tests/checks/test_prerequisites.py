@@ -250,8 +250,8 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
          "warning: Image volumes: need the feature gate ImageVolume in v1.34.1"),
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.35.4", None),
         ({}, "v1.34.9", None),
-        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace what is broken"),
-        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace what is broken"),
+        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace broken pods"),
+        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace broken pods"),
     ],
 )  # fmt: skip
 def test_feature_needs_release_of_kubernetes(pod: Any, release: str, expected: str | None) -> None:
@@ -360,5 +360,5 @@ def test_release_of_a_tag(text: str, release: Any) -> None:
 
 def test_every_product_has_an_installation() -> None:
     for row in PRODUCTS:
-        assert row.wanted.rpartition(": ")[2]
+        assert row.requirement.rpartition(": ")[2]
         assert row.least is None or format_release(row.last or row.least).startswith("v")

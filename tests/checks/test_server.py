@@ -18,7 +18,7 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     findings_of_answers,
     list_dry_run_objects,
     next_request,
-    parsed,
+    parse_field,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.dry_run import Answer
@@ -299,7 +299,7 @@ def test_final_answers_have_no_next_request() -> None:
     for answer in (
         Answer(201),
         Answer(422, "no"),
-        Answer(404, "no", about="namespaces"),
+        Answer(404, "no", kind="namespaces"),
         Answer(403, "error looking up service account"),
     ):
         assert next_request(manifest, answer) is None
@@ -320,7 +320,7 @@ def test_final_answers_have_no_next_request() -> None:
     ],
 )
 def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> None:
-    assert parsed(field) == location
+    assert parse_field(field) == location
 
 
 def test_unknown_values_are_replaced_by_stand_ins() -> None:

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
-from fusioninfer_pulumi.findings import errors, with_rule
+from fusioninfer_pulumi.findings import errors, format_with_rule
 
 TABLE = Path(__file__).with_name("requests.yaml")
 
@@ -42,7 +42,7 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
     family = FAMILIES[row["family"]]
     findings = check_strategy(family, request)
     made = {key: row[key] for key in ("name", "family", "request") if key in row}
-    made["findings"] = [with_rule(finding) for finding in findings]
+    made["findings"] = [format_with_rule(finding) for finding in findings]
     if not errors(findings):
         made["words"] = describe_strategy(request)
         made["config"] = build_epp_config(family, request)

@@ -248,9 +248,9 @@ def test_launcher_none_changes_nothing(launcher: str, nodes: int) -> None:
 
 OUTPUT_SCRIPT = "the script of the container's shell is a pulumi Output"
 NO_ENGINE = "the container's shell script starts neither vLLM nor SGLang"
-RAY_TWICE = "the container's shell script starts ray itself, and a second ray start would fail"
-HEADLESS = "starts workers with --headless, which only `vllm serve` obeys"
-RANKS_OF_RAY = "--data-parallel-backend ray cannot be used with launcher: {}: leave it out"
+RAY_TWICE = "the container's shell script starts ray itself, so a second ray start would fail"
+HEADLESS = "starts workers with --headless, which only `vllm serve` accepts"
+RANKS_OF_RAY = "--data-parallel-backend ray cannot be used with launcher: {}; remove it"
 API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 

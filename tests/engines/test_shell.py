@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines._container_words import read_argv
-from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokens
+from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokenize
 
 
 def read(*words: str) -> Script:
@@ -127,14 +127,14 @@ def test_unreadable_script_is_rejected(script: str, message: str) -> None:
 
 @given(st.lists(st.text(), min_size=1))
 def test_quoted_words_come_back(words: list[str]) -> None:
-    found = tokens(shlex.join(words))
+    found = tokenize(shlex.join(words))
     assert [token.value for token in found] == words
 
 
 @given(st.text() | st.text(alphabet="vlm x-'\"\\$(){}<>|&;#\n`12"))
 def test_tokens_have_their_offsets(script: str) -> None:
     try:
-        found = list(tokens(script))
+        found = list(tokenize(script))
     except ShellError:
         return
     assert all(script[token.start : token.end] == token.text for token in found)

@@ -45,7 +45,7 @@ def leader(each: dict[str, Any]) -> dict[str, Any]:
 
 
 @deviation
-def one_leaderworkerset_for_each_replica(document: Objects, ours: Objects) -> None:
+def one_leaderworkerset_per_replica(document: Objects, ours: Objects) -> None:
     for each in list(lws(document)):
         count = each["spec"]["replicas"]
         if each["metadata"]["name"] == "qwen-inference":
@@ -139,7 +139,7 @@ def serving_pods_shut_down_gracefully(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def the_engine_replaces_the_shell(document: Objects, ours: Objects) -> None:
+def commands_start_the_engine_with_exec(document: Objects, ours: Objects) -> None:
     for each in lws(document):
         words = leader(each).get("args", [])
         leader(each)["args"] = [
@@ -158,7 +158,7 @@ def the_ray_port_has_a_name(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def replicas_of_several_pods_have_a_restart_policy(document: Objects, ours: Objects) -> None:
+def multinode_replicas_have_a_restart_policy(document: Objects, ours: Objects) -> None:
     for each in lws(document):
         body = each["spec"]["leaderWorkerTemplate"]
         if body["size"] > 1:

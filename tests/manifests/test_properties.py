@@ -20,7 +20,7 @@ from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.yaml_text import documents
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import gang_form
+from fusioninfer_pulumi.topology.gang import get_gang_form
 
 Manifest = dict[str, Any]
 Member = tuple[str, bool, Manifest]
@@ -105,7 +105,7 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     order = ["PodGroup"] * len(groups) + ["LeaderWorkerSet"] * len(lws) + ["Service"]
     assert [each["kind"] for each in objects if each["kind"] in order] == order
     assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
-    event(f"gang: {gang_form(plan.gang).value}")
+    event(f"gang: {get_gang_form(plan.gang).value}")
     asked = [pod["spec"] for _, _, pod in made]
     accelerators = sum(_devices(spec) for spec in asked)
     assert plan.total_accelerators == accelerators

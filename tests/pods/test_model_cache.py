@@ -94,6 +94,17 @@ def test_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     assert other["args"][1] not in job["args"]
 
 
+def test_compile_cache_is_writable_beside_read_only_model_files() -> None:
+    manifest = cached({**WARM, "compileCache": True})
+    assert main(manifest)["volumeMounts"] == [
+        {"name": "model-cache", "mountPath": "/mnt/model-cache", "readOnly": True},
+        {"name": "model-cache", "mountPath": "/mnt/model-cache-compiled", "subPath": "compiled"},
+    ]
+    assert main(manifest)["env"] == [
+        {"name": "VLLM_CACHE_ROOT", "value": "/mnt/model-cache-compiled"}
+    ]
+
+
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:
     """Runs the Job's script in a real shell, its folders below `root`."""
     (made_container,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
 )
 from fusioninfer_pulumi.engines import editions
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.findings import InvalidServiceError
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
@@ -31,7 +31,7 @@ VALUES = {
 def test_editions_keep_their_values() -> None:
     assert [edition.value for edition in Edition] == list(VALUES) == sorted(VALUES)
     for edition in Edition:
-        row = edition_defaults(edition)
+        row = get_edition_defaults(edition)
         images = row.picker, row.holding_picker, row.pd_picker, row.sidecar
         releases = (row.presets[name].release for name in ("vllm", "sglang"))
         assert (*releases, *images) == VALUES[edition.value]
@@ -85,7 +85,7 @@ def test_service_of_an_older_edition_keeps_its_images(
 ) -> None:
     newest = images(strategy, None, **picker)
     assert newest == images(strategy, "2026.11", **picker)
-    row = edition_defaults()
+    row = get_edition_defaults()
     vllm = replace(row.presets["vllm"], release="0.31.0")
     older = {"picker": f"{GAIE}:v1.2.0", "holding_picker": f"{GAIE}:v1.4.0",
              "pd_picker": f"{LLM_D}:v0.9.0", "sidecar": f"{SIDECAR}:v0.9.0"}  # fmt: skip

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.topology.capacity_model import (
     GangForm,
     NodePool,
     RoleDemand,
+    build_pools,
     capacity,
-    pools_for_gpus,
 )
 
 NONE, LITERAL, SUBGROUP = GangForm.NONE, GangForm.LITERAL, GangForm.SUBGROUP
@@ -47,7 +47,7 @@ def row(
 )
 def test_measured_table(form: GangForm, gpus: int, prefill: int, decode: int, status: str) -> None:
     want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
-    assert capacity(STORY, form, pools_for_gpus(gpus, 8)) == want
+    assert capacity(STORY, form, build_pools(gpus, 8)) == want
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_edge_cases(
     ],
 )
 def test_pools_for_gpus(gpus: int, largest: int, want: list[tuple[int, int]]) -> None:
-    assert pools_for_gpus(gpus, largest) == tuple(NodePool(*pool) for pool in want)
+    assert build_pools(gpus, largest) == tuple(NodePool(*pool) for pool in want)
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
         took = []
         for _ in range(3):
             start = time.process_time()
-            capacity(roles, form, pools_for_gpus(gpus, 8))
+            capacity(roles, form, build_pools(gpus, 8))
             took.append(time.process_time() - start)
         assert min(took) < 0.05
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
     NodePool,
     RoleDemand,
     capacity,
-    group_capacity,
+    compute_group_capacity,
 )
 
 LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
@@ -38,13 +38,13 @@ STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 
 def test_two_groups_of_the_story(
     form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
-    found = group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
+    found = compute_group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
     assert found.running == {"prefill": prefill, "decode": decode}
     assert (found.groups, found.status, found.exact) == (groups, status, True)
 
 
 def test_scheduler_ignores_groups_without_a_gang() -> None:
-    found = group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
+    found = compute_group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
     assert found.running == {"prefill": 2, "decode": 4}
     assert found.groups is None
 
@@ -94,7 +94,7 @@ def test_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> 
     roles, groups, free = drawn
     if not any(role.minimum for role in roles):
         return
-    found = group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
+    found = compute_group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
     for turns in (True, False):
         real = bound(roles, groups, free, turns=turns)
         assert all(real[name] <= found.running[name] for name in real)
@@ -113,7 +113,7 @@ def test_one_group_is_never_promised_more_than_a_service_without(
     for form in (LITERAL, SUBGROUP):
         if form is SUBGROUP and not any(role.minimum for role in roles):
             continue
-        one = group_capacity(roles, form, [NodePool(free, 1)], 1)
+        one = compute_group_capacity(roles, form, [NodePool(free, 1)], 1)
         plain = capacity(roles, form, [NodePool(free, 1)])
         assert all(plain.running[name] <= one.running[name] for name in plain.running)
         if one.exact:

@@ -18,7 +18,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
 from fusioninfer_pulumi.rollout.update_order import choose_next_lws, order_update
@@ -113,8 +113,8 @@ def test_step_timeout_grows_with_the_replicas() -> None:
     for rollout, expected in rows:
         (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))
         assert (step.timeout, step.frozen) == (expected, False)
-    assert times("1.5s", 3) == "5s"
-    assert times("2000000h", 1000) == times("2500000h", 1000)
+    assert multiply("1.5s", 3) == "5s"
+    assert multiply("2000000h", 1000) == multiply("2500000h", 1000)
 
 
 def test_roles_may_still_change_one_after_the_other() -> None:

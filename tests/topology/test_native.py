@@ -21,7 +21,7 @@ from samples import (
 from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
@@ -104,7 +104,9 @@ def test_replicas_of_volcanos_gang_join_another() -> None:
     """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {
-        name: {pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
+        name: {
+            read_pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")
+        }
         for name, manifest in manifests.items()
     }
     plan = plan_of(manifests["Native"])

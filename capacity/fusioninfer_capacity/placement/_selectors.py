@@ -77,7 +77,7 @@ def selecting(
     """Return a pod spec that selects a pool and tolerates its taints, beside what it had."""
     key = inventory.selector_label
     assert key is not None, "an inventory without a label is refused"
-    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selected_by(pool)}
+    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selector_value(pool)}
     selected = {**spec, "nodeSelector": selector}
     added = [_toleration(taint) for taint in untolerated(spec, pool.taints)]
     if added:

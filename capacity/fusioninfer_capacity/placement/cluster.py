@@ -153,7 +153,7 @@ def placement_of(
     lws: Iterable[Object], inventory: InventoryArgs
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
     """Where services are placed, by all their LeaderWorkerSets; pure."""
-    by_value = {inventory.selected_by(pool): pool.name for pool in inventory.pools}
+    by_value = {inventory.selector_value(pool): pool.name for pool in inventory.pools}
     previous: dict[str, dict[str, PreviousPool]] = {}
     for item in lws:
         metadata, spec = item["metadata"], item["spec"]

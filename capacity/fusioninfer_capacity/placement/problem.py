@@ -255,7 +255,7 @@ def _reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) ->
     if named is not None and pool.name not in named:
         yield "not among placement.pools"
     # The pool is known by this label, whether its entry repeats it or not.
-    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selected_by(pool)}
+    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selector_value(pool)}
     reasons: set[str] = set()
     for _, template in templates(args):
         reasons.update(selectors.mismatches(template["spec"], labels))

@@ -209,7 +209,10 @@ def _read_lws_revision(manifest: Manifest) -> list[Any]:
     if isinstance(template, Mapping):
         policy = at(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):
-            template = {**template, lws_objects.SUB_GROUP_POLICY: lws_objects.completed(policy)}
+            template = {
+                **template,
+                lws_objects.SUB_GROUP_POLICY: lws_objects.with_default_type(policy),
+            }
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = at(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]

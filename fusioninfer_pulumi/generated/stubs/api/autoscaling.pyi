@@ -8,6 +8,7 @@ from typing import Any
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
     Count,
     LabelMap,
     PositiveCount,
@@ -103,6 +104,8 @@ class AutoscalingArgs(SpecModel):
     "`KEDA`: additional fields of the ScaledObject, under KEDA's names."
     behavior: dict[str, Any] | None
     "`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."
+    annotations: AnnotationMap
+    "Annotations of the autoscaler, in addition to the service's; values may be Outputs."
 
 def scales_to_zero(args: AutoscalingArgs) -> bool: ...
 def uses_picker_metrics(args: AutoscalingArgs) -> bool: ...

@@ -151,6 +151,8 @@ class CacheArgs(SpecModel):
     "Whether pods mount the downloaded files read-only; `false` is for engines that write next to\n    the model files. Requires `warmUp`."
     job: WarmUpJobArgs
     "The warm-up Job."
+    compile_cache: bool
+    "Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later\n    pods of the same release, model and GPU type start without compiling. Pods write to it, also\n    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."
 
 class ModelArgs(SpecModel):
     """The model: mounted or downloaded in every serving pod, and passed to the engine."""
