@@ -172,7 +172,7 @@ _COMMANDS = {
                 help_text="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
-                "also run a server-side dry run of objects and pods, and all checks of plan --cluster"
+                "also dry-run objects and pods on the API server, with all checks of plan --cluster"
             ),
             "--context": _value("NAME", f"{_CONTEXT} --server"),
             **_PLACING,

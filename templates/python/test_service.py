@@ -1,4 +1,4 @@
-"""Tests the planned objects without Pulumi and a cluster: run `pytest`."""
+"""Tests the planned service without Pulumi or a cluster: run `pytest`."""
 
 from service import service_args
 
