@@ -262,7 +262,7 @@ SCALER = object_of(
          "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
         ([claim("50Gi")], [claim("100Gi")], None),
         ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 changes at once, "),
-        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role's replicas may"),
+        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role may"),
         ([lws(), SCALER], [], None),
     ],
 )  # fmt: skip
