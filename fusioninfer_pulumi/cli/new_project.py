@@ -219,7 +219,7 @@ pulumi.export("endpoint", service.endpoint)
 pulumi.export("status", service.status)
 '''
 _SERVICE = '''\
-"""The service, in a module of its own so that tests can plan it without Pulumi or a cluster."""
+"""The service. Tests can import this module without Pulumi or a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 

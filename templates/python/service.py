@@ -1,4 +1,4 @@
-"""The service, in a module of its own so that tests can plan it without Pulumi or a cluster."""
+"""The service. Tests can import this module without Pulumi or a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 
