@@ -13,7 +13,7 @@ from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
 from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, list_service_objects
-from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
+from fusioninfer_pulumi.findings import Rule, Severity, error
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -249,13 +249,7 @@ def rules(options: argparse.Namespace) -> int:
     if options.rule is None:
         print_rule_table(all_rules().values(), sys.stdout)
         return 0
-    rule = all_rules().get(options.rule)
-    if rule is None:
-        closest = closest_name(options.rule, all_rules())
-        hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
-        sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
-        return 2
-    print_rule(rule, sys.stdout)
+    print_rule(all_rules()[options.rule], sys.stdout)
     return 0
 
 

@@ -187,7 +187,11 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
             shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
             table.add_row("Shares", shares)
         if plan.picker.rewrites is not None:
-            table.add_row("Models", plan.picker.rewrites.text())
+            table.add_row("Models", plan.picker.rewrites.describe())
+        levels = plan.picker.epp.args.service_levels
+        if levels is not None:
+            names = (f"{plan.service}-{level.name} {level.priority}" for level in levels.levels)
+            table.add_row("Priorities", f"{', '.join(names)}, any other request 0")
     if plan.has_service_endpoint:
         target = service_reference(plan.service, plan.roles, plan.shape)
         host = f"{target['name']}.{plain(plan.namespace)}.svc"

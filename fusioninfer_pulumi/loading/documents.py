@@ -209,8 +209,8 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
     if _lacks_importer(raw):
         text = "needs an importer that is not installed; run"
         message = f"{shown(raw['apiVersion'])} {text} {install_command('importers')}"
-        finding = error(IMPORTER_MISSING, ("apiVersion",), message)
-        return LoadedDocument(origin, Document(None, (finding,)))
+        missing = error(IMPORTER_MISSING, ("apiVersion",), message)
+        return LoadedDocument(origin, Document(None, (missing,)))
     finding = _find_wrong_version(raw)
     platform = find_importer(raw, platform=True) if _may_need_importer(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):

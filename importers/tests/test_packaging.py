@@ -26,8 +26,8 @@ def test_importers_do_not_import_each_other() -> None:
     for path in FILES:
         system, *inside = path.relative_to(PACKAGE).parts
         modules = {module.split(".")[1] for module in imported(path, "fusioninfer_importers.")}
-        if inside and (others := modules & (SYSTEMS - {system})):
-            offenders[str(path)] = others
+        if inside and (other_items := modules & (SYSTEMS - {system})):
+            offenders[str(path)] = other_items
     assert offenders == {}
 
 

@@ -19,9 +19,9 @@ from fusioninfer_pulumi.loading import load
 def folder(tmp_path: Path) -> Path:
     """A folder of manifests; beside it a config that is none of its."""
     (tmp_path / "config.json").write_text('{"secret": true}', encoding="utf-8")
-    made = tmp_path / "services"
-    made.mkdir()
-    return made
+    result = tmp_path / "services"
+    result.mkdir()
+    return result
 
 
 def manifest(folder: Path, config: str) -> Path:

@@ -213,7 +213,16 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "accelerators-to-few"]) == 2
-    assert "did you mean accelerators-too-few?" in capsys.readouterr().err
+    assert "did you mean accelerators-too-few" in capsys.readouterr().err
+
+
+def test_unknown_ignored_rule_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-ports-difer"]) == 2
+    error = capsys.readouterr().err
+    assert f"no rule 'serving-ports-difer'; did you mean {RULE}" in error
+    assert f"[{RULE}]" not in error
 
 
 def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any],
     objects = list(render_workloads(plan))
     whole = list(render(plan))
     # What a router builds has golden files of its own; it leaves the workloads as they are.
-    assert [each for each in whole if each in objects] == objects
+    assert [item for item in whole if item in objects] == objects
     golden(name, objects if plan.shape.router else whole)
 
 

@@ -139,7 +139,7 @@ def find_mixed_revisions(change: Change, service: Service) -> list[str]:
     before, after = (side.get(service, []) for side in change.services)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    return describe_mixed_revisions(Update(read_engines(before), after, plan))
+    return describe_mixed_revisions(Update(read_engines(before), after, plan, before))
 
 
 def _describe_new_defaults(change: Change) -> Iterator[str]:
@@ -253,8 +253,8 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
     # Imported here, because most comparisons need no alignment.
     from difflib import SequenceMatcher
 
-    texts = [[to_canonical(item) for item in items] for items in (old, new)]
-    matcher = SequenceMatcher(None, *texts, autojunk=False)
+    before_texts, after_texts = ([to_canonical(item) for item in items] for items in (old, new))
+    matcher = SequenceMatcher(None, before_texts, after_texts, autojunk=False)
     for tag, start, end, start_new, end_new in matcher.get_opcodes():
         if tag == "equal":
             continue

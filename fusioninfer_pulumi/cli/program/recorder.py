@@ -69,7 +69,7 @@ class Recorder(MockMonitor):
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         # Tokens of the transforms of each resource and its ancestors, by URN.
         self._transforms: dict[str, list[str]] = {}
-        self._stack_transforms: list[str] = []
+        self._stack_tokens: list[str] = []
 
     def warn(self, rule: Rule, text: str) -> None:
         """Add a warning, in one line."""
@@ -102,7 +102,7 @@ class Recorder(MockMonitor):
         inherited = self._transforms.get(request.parent, [])
         tokens = [*(callback.token for callback in request.transforms), *inherited]
         self._transforms[urn] = tokens
-        return self._register(urn, request, [*tokens, *self._stack_transforms])
+        return self._register(urn, request, [*tokens, *self._stack_tokens])
 
     def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
         """Return an existing resource, all of whose outputs are unknown."""
@@ -154,7 +154,7 @@ class Recorder(MockMonitor):
 
     def register_stack_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> None:
         """Store a transform of every resource that is registered later."""
-        self._stack_transforms.append(self.register_transform(transform).token)
+        self._stack_tokens.append(self.register_transform(transform).token)
 
     def ignore(self, _callback: object) -> None:
         """Ignore callbacks for deployments and for provider functions, which never run here."""
