@@ -129,7 +129,7 @@ class ServicePlan:
 
     @property
     def gang(self) -> GangPlan | None:
-        """The gang, with serving groups that of the first group; None if there is none."""
+        """The gang, or the first gang if there are serving groups; None if there is none."""
         return self.gangs[0] if self.gangs else None
 
     @property
