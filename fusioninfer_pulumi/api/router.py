@@ -243,7 +243,6 @@ _FIELDS_OF_PICKER = {
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the overrides of a template."""
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None

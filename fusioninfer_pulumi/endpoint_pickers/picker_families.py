@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.findings import Rule, shown
+from fusioninfer_pulumi.findings import Rule, show
 from fusioninfer_pulumi.generated import FOLDER
 
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
@@ -295,7 +295,7 @@ def explain_unknown_image(image: str) -> str:
         for repository, versions in releases.items()
     )
     return (
-        f"{shown(image)} is not a supported endpoint picker; supported are {known}. For your own "
+        f"{show(image)} is not a supported endpoint picker; supported are {known}. For your own "
         f"build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     Word,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
@@ -158,7 +158,7 @@ def _parse_argument(
 def _check_value(option: Option, value: str) -> str:
     problem = explain_invalid_value(option, value)
     if problem and not _has_unknown_part(value):
-        raise argparse.ArgumentTypeError(f"{problem}, got {shown(value)}")
+        raise argparse.ArgumentTypeError(f"{problem}, got {show(value)}")
     return value
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
@@ -484,7 +484,7 @@ def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
     overdue = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
     names = tuple(lws.step.name for lws in overdue)
     verb = "is" if len(names) == 1 else "are"
-    return (Fail(f"{listed(names)} {verb} not available {overdue[0].timeout_text}", names),)
+    return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)
 
 
 def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
@@ -497,7 +497,8 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     verb = "is" if len(names) == 1 else "are"
     message = (
         f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout), "
-        f"because {listed(names)} {verb} not available and rollout.maxUnavailable is {first.limit}"
+        f"because {list_names(names)} {verb} not available and rollout.maxUnavailable is "
+        f"{first.limit}"
     )
     return (Fail(message, names),)
 
