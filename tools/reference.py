@@ -15,9 +15,9 @@ from json_schema import fields_schema, manifest_schema
 
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.cli.main import command_line
+from fusioninfer_pulumi.cli.main import build_parser
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE, PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, catalogue
+from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, load_catalogue
 
 _FIELDS = """\
 # Which fields does an InferenceService have?
@@ -121,7 +121,7 @@ def pages() -> dict[str, str]:
 
 def catalogue_page() -> str:
     """The page of models whose arguments and GPUs presets know."""
-    models = list(catalogue().values())
+    models = list(load_catalogue().values())
     parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
     parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
     parts[0] = parts[0].replace("RELEASE", PRESETS[CATALOGUE_ENGINE].release)
@@ -250,7 +250,7 @@ def _marked(schema: Any) -> bool:
 
 def commands_page() -> str:
     """The page with every command and its options; those of most commands stand at its top."""
-    parser = command_line()
+    parser = build_parser()
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise

@@ -1,7 +1,5 @@
 """The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -133,7 +131,7 @@ class InventoryArgs(SpecModel):
         return pool.labels.get(self.selector_label or "", pool.name)
 
     @model_validator(mode="after")
-    def _rules(self) -> InventoryArgs:
+    def _rules(self) -> "InventoryArgs":
         raise_findings(type(self).__name__, check_model((), self))
         return self
 

@@ -1,7 +1,5 @@
 """The model that a service serves: its source, download and cache."""
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Iterator
@@ -97,6 +95,16 @@ class S3Args(SpecModel):
 
     region: TextOrOutput | None = None
     """Region of the bucket; may be an Output."""
+
+
+def _model_uri(uri: str) -> str:
+    if parse_model_uri(uri) is None:
+        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {shown(uri)}")
+    return uri
+
+
+#: A source of model files.
+ModelUri = Annotated[Text, AfterValidator(_model_uri)]
 
 
 class LoraAdapterArgs(SpecModel):
@@ -366,13 +374,5 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-def _model_uri(uri: str) -> str:
-    if parse_model_uri(uri) is None:
-        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {shown(uri)}")
-    return uri
-
-
-#: A source of model files.
-ModelUri = Annotated[Text, AfterValidator(_model_uri)]
 #: Fields that only one scheme has.
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}

@@ -1,7 +1,5 @@
 """Scheduling of a service's pods: scheduler, queue and gang."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Annotated

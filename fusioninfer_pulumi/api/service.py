@@ -1,7 +1,5 @@
 """The InferenceService as users write it in Python and YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -35,7 +33,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
         return flatten(data) if isinstance(data, Mapping) and "spec" in data else data
 
     @model_validator(mode="after")
-    def _rules(self) -> InferenceServiceArgs:
+    def _rules(self) -> "InferenceServiceArgs":
         raise_findings(type(self).__name__, errors(service_findings(self, self)))
         return self
 

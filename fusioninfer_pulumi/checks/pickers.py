@@ -18,6 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     can_read_metrics,
     find_load_scorers,
     read_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -33,9 +34,8 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
@@ -139,36 +139,20 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
-    if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
-        message = f"requires strategy {Strategy.PD_DISAGGREGATION.value}; remove it, or set the "
-        message += "strategy"
-        yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
-    if epp.request is None and epp.args.flow_control is not None:
-        message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
-        yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
+    if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
+        message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
             "remove the image, or use v1.3.1 or later, or llm-d's",
-        )
-
-
-def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check `groupPairing`."""
-    pairs = parts.intent.strategy is Strategy.PD_DISAGGREGATION and parts.spec.groups is not None
-    if epp.args.group_pairing is not None and not pairs:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*parts.at, "endpointPicker", "groupPairing"),
-            f"has no effect: requires groups and strategy {Strategy.PD_DISAGGREGATION.value}; "
-            "remove it",
         )
 
 
@@ -182,10 +166,21 @@ def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
-    findings = list(_scorer_findings(family, request))
+    findings = [*_scorer_findings(family, request), *_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
     return findings
+
+
+def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    """Check that the endpoint picker's release has service levels and session IDs."""
+    if family.objective_api is not None:
+        return
+    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    image = find_closest_image(family, lambda family: family.objective_api is not None)
+    for name in filter(needed.get, needed):
+        message = f"{family.name} does not support {name}; use {image}"
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
@@ -266,7 +261,6 @@ CHECKS: tuple[Check, ...] = (
     _strategy,
     _flow_control,
     _config,
-    _pairing,
     _arguments,
     model_rewrite_findings,
 )

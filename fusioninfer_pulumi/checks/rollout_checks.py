@@ -1,4 +1,4 @@
-"""Checks of `rollout`, `wait` and `layout`: settings without effect, and disruptive updates."""
+"""Checks of `rollout`, `wait` and `layout`: conflicts, and disruptive updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from fusioninfer_pulumi.api.rollout import (
     Layout,
     RolloutLevel,
     RolloutStrategy,
-    WaitLevel,
 )
 from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
@@ -18,7 +17,6 @@ from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
 from fusioninfer_pulumi.rollout.update_order import resolve_group_rollout
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
-    FIELD_WITHOUT_EFFECT,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -28,15 +26,9 @@ MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Check `rollout` and `wait` of a service and its roles."""
-    if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("wait", "level"),
-            "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
-        )
-    if plan.rollout.level is RolloutLevel.GROUP:
-        yield from _group_findings(plan)
+    """Check `rollout` of a service and its roles."""
+    if plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None:
+        yield from _group_findings(plan, plan.shape.groups)
         return
     for role in plan.roles:
         if role.replicas:
@@ -62,14 +54,7 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
                 )
 
 
-def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
-    if plan.shape.groups is None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            ("rollout", "level"),
-            "Group requires groups, and the service has none",
-        )
-        return
+def _group_findings(plan: ServicePlan, groups: int) -> Iterator[Finding]:
     for role in plan.roles:
         if role.args.rollout is not None:
             fields = ("strategy", "max_unavailable", "max_surge", "partition")
@@ -79,7 +64,7 @@ def _group_findings(plan: ServicePlan) -> Iterator[Finding]:
             yield from reject_fields(at, role.args.rollout, fields, message)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
     yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
-    rollout, groups = resolve_group_rollout(plan), plan.shape.groups
+    rollout = resolve_group_rollout(plan)
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -138,6 +123,18 @@ def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding
             role.locate_rollout_field("max_surge"),
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
+        )
+    elif (
+        surge
+        and rollout.strategy is RolloutStrategy.ROLLING
+        and rollout.max_unavailable >= len(role.replicas) > 0
+    ):
+        yield warning(
+            UPDATE_TAKES_SERVICE_DOWN,
+            role.locate_rollout_field("max_surge"),
+            "has no effect, because maxUnavailable "
+            f"({rollout.max_unavailable}) allows all replicas of {role.name} to restart at once; "
+            "set maxUnavailable: 0",
         )
     if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(

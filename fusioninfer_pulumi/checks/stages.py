@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
+from fusioninfer_pulumi.checks.ignored_fields import ignored_field_findings
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -77,7 +78,8 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     findings = [*expansion.findings, *preset_findings]
     # Without its generated container, other findings about a role are meaningless.
     incomplete = expansion.incomplete
-    build_findings = (*built.findings, *_run_checks(built), *problems)
+    ignored_fields = ignored_field_findings(args, built.plan)
+    build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *problems)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
