@@ -83,7 +83,7 @@ class ServiceLevelArgs(SpecModel):
 
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants with the same priority are served alternately.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """
