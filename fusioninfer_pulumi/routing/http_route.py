@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
@@ -29,8 +28,7 @@ _MEANT_AS_POOL = (
 _NO_TIMEOUT = "0s"
 
 
-@dataclass(frozen=True)
-class ParentPlan:
+class ParentPlan(NamedTuple):
     """A Gateway that the route attaches to.
 
     Attributes:
@@ -48,8 +46,7 @@ class ParentPlan:
     listeners: tuple[Mapping[str, Any], ...] | None
 
 
-@dataclass(frozen=True)
-class RulePlan:
+class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
@@ -74,8 +71,7 @@ class RulePlan:
         return self.spec.get("matches") or ({},)
 
 
-@dataclass(frozen=True)
-class RoutePlan:
+class RoutePlan(NamedTuple):
     """The HTTPRoute.
 
     Attributes:
@@ -248,8 +244,7 @@ def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     return built
 
 
-@dataclass(frozen=True)
-class GrantPlan:
+class GrantPlan(NamedTuple):
     """A reference into another namespace, which needs a ReferenceGrant there.
 
     Attributes:
