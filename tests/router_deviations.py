@@ -26,8 +26,8 @@ def deviation(function: Deviation) -> Deviation:
 
 
 def of(objects: Objects, kind: str) -> dict[str, Any]:
-    (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
-    return found
+    (item,) = [manifest for manifest in objects if manifest["kind"] == kind]
+    return item
 
 
 def service_of(document: Objects) -> str:
@@ -54,11 +54,11 @@ def example_3_gets_the_same_objects_as_example_1(document: Objects, ours: Object
     if not is_pair(document):
         return
     (complete,) = [
-        each
-        for each in yaml.safe_load_all(
+        item
+        for item in yaml.safe_load_all(
             text("example-1").replace("my-service", "disaggregated-llm-service")
         )
-        if each["kind"] == "Deployment"
+        if item["kind"] == "Deployment"
     ]
     document[document.index(of(document, "Deployment"))] = complete
     service = of(document, "Service")
@@ -77,7 +77,7 @@ def prefill_and_decode_use_llmds_endpoint_picker(document: Objects, ours: Object
 def the_configuration_is_a_file(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
-    (shown,) = [each for each in document if each["kind"] == "EndpointPickerConfig"]
+    (shown,) = [item for item in document if item["kind"] == "EndpointPickerConfig"]
     profiles = [
         {"name": name, "plugins": [{"pluginRef": f"{name}-pods"},
                                    {"pluginRef": "max-score-picker"},
@@ -212,9 +212,9 @@ def the_endpoint_picker_has_a_serviceaccount(document: Objects, ours: Objects) -
 @deviation
 def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects) -> None:
     role = "router" if is_pair(document) else "gateway"
-    for each in document:
-        each["metadata"]["namespace"] = "default"
-        each["metadata"]["labels"] = {
+    for item in document:
+        item["metadata"]["namespace"] = "default"
+        item["metadata"]["labels"] = {
             f"{PREFIX}service": service_of(document),
             f"{PREFIX}component-type": "router",
             f"{PREFIX}role-name": role,
@@ -246,9 +246,9 @@ def all_endpoint_picker_arguments_are_explicit(document: Objects, ours: Objects)
     ]
     if not is_pair(document):
         more.append("--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc")
-    for each in (document, ours):
-        container(each)["args"] = sorted(
-            [*container(each)["args"], *(more if each is document else ())]
+    for item in (document, ours):
+        container(item)["args"] = sorted(
+            [*container(item)["args"], *(more if item is document else ())]
         )
 
 

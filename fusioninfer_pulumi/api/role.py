@@ -95,6 +95,7 @@ class Strategy(str, enum.Enum):
     QUEUE_SIZE = "queue-size"
     LORA_AFFINITY = "lora-affinity"
     PD_DISAGGREGATION = "pd-disaggregation"
+    SESSION_AFFINITY = "session-affinity"
 
 
 class MultinodeArgs(SpecModel):
@@ -249,7 +250,7 @@ class RoleArgs(SpecModel):
 
     scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
     """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, if the endpoint picker has them."""
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""

@@ -9,10 +9,12 @@ from pydantic import Field
 from fusioninfer_pulumi.api.field_types import (
     ImageOrOutput,
     OnOff,
+    PartName,
     PodPart,
     Port,
     PositiveCount,
     Resources,
+    Text,
     TextOrOutput,
     fits,
 )
@@ -20,7 +22,7 @@ from fusioninfer_pulumi.api.pod_template import partial_template_findings, reser
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, STATED_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
@@ -65,6 +67,65 @@ class PickerTlsArgs(SpecModel):
     SWITCH = ("enabled",)
 
 
+class ServiceLevelArgs(SpecModel):
+    """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
+
+    name: PartName
+    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
+    highest priority first."""
+
+    max_queued: PositiveCount | None = None
+    """Maximum number of requests of this level that wait in the endpoint picker; the others get
+    status 429. Default: 5000."""
+
+
+class ServiceLevelsArgs(SpecModel):
+    """Priorities of requests. Tenants of one priority take turns.
+
+    The header `x-llm-d-inference-fairness-id` names the tenant.
+    """
+
+    levels: Annotated[list[ServiceLevelArgs], Field(min_length=1)]
+    """The levels."""
+
+    max_concurrency: PositiveCount = 100
+    """Requests that each pod processes at a time; other requests wait in the endpoint picker, and
+    not in the engines, which serve them in order of arrival. At most the engine's
+    `--max-num-seqs`."""
+
+    evict: bool = False
+    """Whether running requests of a negative priority are aborted with status 429 while requests
+    of a higher priority wait."""
+
+    UNIQUE = ("levels",)
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that priorities differ."""
+        priorities = [level.priority for level in self.levels]
+        for index, priority in enumerate(priorities):
+            if priority in priorities[:index]:
+                message = f"{priority} is also the priority of levels[{priorities.index(priority)}]"
+                yield error(STATED_TWICE, (*at, "levels", index, "priority"), message)
+        if self.evict and min(priorities) >= 0:
+            message = "has no effect without a level of negative priority; remove it"
+            yield error(FIELD_WITHOUT_EFFECT, (*at, "evict"), message)
+
+
+class SessionArgs(SpecModel):
+    """Where requests name their session: in the header `x-session-id` by default."""
+
+    header: Text | None = None
+    """Request header with the session's name."""
+
+    cookie: Text | None = None
+    """Cookie with the session's name, which your application sets."""
+
+    AT_MOST_ONE_OF = ("header", "cookie")
+
+
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker (EPP): chooses a pod for each request."""
 
@@ -74,11 +135,12 @@ class EndpointPickerArgs(SpecModel):
 
     image: ImageOrOutput | None = None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
+    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,
+    together with `family`."""
 
     family: str | None = None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
     """Number of pods. With several, one is the leader and the others are on standby."""
@@ -107,6 +169,13 @@ class EndpointPickerArgs(SpecModel):
     full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
     requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
     requires it."""
+
+    service_levels: ServiceLevelsArgs | None = None
+    """Priorities of requests, and fairness between tenants; enables `flowControl`
+    (docs/how-to/service-levels.md)."""
+
+    session: SessionArgs = default(SessionArgs)
+    """With `session-affinity`: where requests name their session."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a

@@ -59,7 +59,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     native = policy.backend is GangBackend.NATIVE
     gang = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
-        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles)))
+        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving_roles(roles)))
     )
     needs_gang = gang and not kueue
     scheduler = strategy.scheduler_name
@@ -86,7 +86,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     )
 
 
-def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
+def serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
     """Return the roles whose pods serve the model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
 
@@ -105,5 +105,5 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """
     if is_prefill_decode(roles):
         return (ComponentType.DECODER,)
-    types = {role.component_type for role in serving(roles)}
+    types = {role.component_type for role in serving_roles(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.endpoint_pickers.picker_config import uses_sessions
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
@@ -32,10 +33,13 @@ _REJECTED = {
     "httproute.split",
     "endpoint_picker.flow_control",
     "endpoint_picker.group_pairing",
+    "endpoint_picker.service_levels",
+    "endpoint_picker.session",
     "endpoint_picker.threshold",
 }
 _NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
 _NOT_ROLLING = "no role with strategy Rolling uses it"
+_OWN_CONFIG = "endpointPickerConfig sets the plugins"
 _SINGLE_POD = "a replica is a single pod"
 
 
@@ -171,8 +175,12 @@ def _sends_traces(args: InferenceServiceArgs, plan: ServicePlan) -> bool:
     if args.tracing is None or (args.tracing.picker and plan.picker is not None):
         return True
     commands = [role.pods.command for role in plan.roles if args.tracing.engines]
-    flags = [(command, command.engine and command.engine.tracing_flag) for command in commands]
-    return any(flag is not None and command.has(flag) for command, flag in flags)
+    return any(
+        command.engine is not None
+        and command.engine.tracing_flag is not None
+        and command.has(command.engine.tracing_flag)
+        for command in commands
+    )
 
 
 def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:
@@ -195,6 +203,8 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
     name = Strategy.PD_DISAGGREGATION.value
     is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
+    request = routing.picker.epp.request if routing.picker is not None else None
+    has_own_config = routing.picker is not None and request is None
     return (
         (
             "httproute.split",
@@ -203,13 +213,20 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
         ),
         (
             "endpoint_picker.flow_control",
-            routing.picker is not None and routing.picker.epp.request is None,
+            has_own_config,
             "endpointPickerConfig sets it by its featureGates: [flowControl]",
         ),
         (
             "endpoint_picker.group_pairing",
             routing.picker is not None and not pairs_groups,
             f"requires groups and strategy {name}; remove it",
+        ),
+        ("endpoint_picker.service_levels", has_own_config, _OWN_CONFIG),
+        ("endpoint_picker.session", has_own_config, _OWN_CONFIG),
+        (
+            "endpoint_picker.session",
+            request is not None and not uses_sessions(request),
+            "requires strategy session-affinity or scorer session; remove it",
         ),
         (
             "endpoint_picker.threshold",

@@ -33,7 +33,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.routing.epp import load_metrics
+from fusioninfer_pulumi.routing.epp import find_load_metrics
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
@@ -143,7 +143,12 @@ _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\
 #: Fields that belong to one autoscaling engine: of `autoscaling`, and of its metrics.
 _ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
     AutoscalingEngine.KEDA: (
-        {"prometheus": "prometheus", "keda": "keda"},
+        {
+            "prometheus": "prometheus",
+            "keda": "keda",
+            "time_to_first_token": "timeToFirstToken",
+            "time_per_token": "timePerToken",
+        },
         {"query": "query", "unsafe_ssl": "unsafeSsl"},
     ),
     AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
@@ -214,7 +219,7 @@ def _conflicts(
         ),
         (
             ("target",),
-            args.target is not None and load_metrics(plan.roles) is None,
+            args.target is not None and find_load_metrics(plan.roles) is None,
             (
                 "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
                 "unknown; set metrics instead"
@@ -262,7 +267,10 @@ def _check_target(
         message = "is required with autoscaling.target, whose queries use its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: set monitoring: {{}}")
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
-    if uses_picker_metrics(args) and not hpa_queue:
+    router = built.plan.routing
+    waits_in_picker = router is not None and router.intent.flow_control
+    ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
+    if (uses_picker_metrics(args) or ttft_includes_queue) and not hpa_queue:
         yield from _check_picker_target(built, role, at)
 
 
@@ -300,7 +308,8 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs:
+    args = role.args.autoscaling
+    if router.intent.pairs and args is not None and uses_picker_metrics(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     can_read_metrics,
     find_load_scorers,
     read_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -34,6 +35,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_REQUIRED,
+    FIELDS_EXCLUDE_EACH_OTHER,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
@@ -142,7 +144,10 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
-    if parts.intent.flow_control and epp.family.flow_control is None:
+    if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
+        message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
+    elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
@@ -161,10 +166,21 @@ def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
-    findings = list(_scorer_findings(family, request))
+    findings = [*_scorer_findings(family, request), *_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
     return findings
+
+
+def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    """Check that the endpoint picker's release has service levels and session IDs."""
+    if family.objective_api is not None:
+        return
+    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    image = find_closest_image(family, lambda family: family.objective_api is not None)
+    for name in filter(needed.get, needed):
+        message = f"{family.name} does not support {name}; use {image}"
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:

@@ -124,6 +124,18 @@ def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding
             f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
+    elif (
+        surge
+        and rollout.strategy is RolloutStrategy.ROLLING
+        and rollout.max_unavailable >= len(role.replicas) > 0
+    ):
+        yield warning(
+            UPDATE_TAKES_SERVICE_DOWN,
+            role.locate_rollout_field("max_surge"),
+            "has no effect, because maxUnavailable "
+            f"({rollout.max_unavailable}) allows all replicas of {role.name} to restart at once; "
+            "set maxUnavailable: 0",
+        )
     if per_role and rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
             FIELD_OUT_OF_PLACE,

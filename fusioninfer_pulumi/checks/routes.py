@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
+from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving_roles
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -129,7 +129,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
-    idle_roles = [role for role in serving(declared) if role.name not in in_pool]
+    idle_roles = [role for role in serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
         yield from _disaggregation_findings(field, declared)
     elif idle_roles:
@@ -163,7 +163,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in serving(declared)}
+    types = {role.component_type for role in serving_roles(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]

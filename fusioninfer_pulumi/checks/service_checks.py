@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import serving
+from fusioninfer_pulumi.api.service_shape import serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
@@ -25,12 +25,12 @@ from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.pods.model_files import model_files
+from fusioninfer_pulumi.pods.model_files import plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
+    get_weights_size,
     is_known_model,
-    weights_size,
 )
 from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
@@ -46,11 +46,11 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check access modes and size of the claim that caches the model."""
+    """Check `model.cache`: compiled kernels, and access modes and size of the claim."""
     args, service, model = built.args, built.plan.service, built.args.model
-    if model is None or model.cache is None or model_files(service, model) is None:
+    if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
+    roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
     storage = model.cache.storage
     if storage is not None:
@@ -62,7 +62,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
             message = f"allows one {'pod' if one_pod else 'node'}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
-        size, weights = storage.size, weights_size(model)
+        size, weights = storage.size, get_weights_size(model)
         if weights is not None and quantity.parse(size) < weights:
             amount = f"{weights / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
@@ -84,7 +84,7 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check `engine.version` against the template's image, the known releases and the model."""
+    """Check `engine.version` against the template's image and the known releases."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:

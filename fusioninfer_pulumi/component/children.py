@@ -63,6 +63,7 @@ DEPENDENCIES = {
     ),
     "HTTPRoute": ("InferencePool", "Service", "Gateway"),
     "InferenceModelRewrite": ("InferencePool",),
+    "InferenceObjective": ("InferencePool",),
     "HealthCheckPolicy": ("InferencePool",),
     "GCPBackendPolicy": ("InferencePool",),
 }
@@ -83,6 +84,7 @@ _NEVER_AWAITED = (
     "Gateway",
     "InferencePool",
     "InferenceModelRewrite",
+    "InferenceObjective",
     "HTTPRoute",
     # It may be bound only when the first pod mounts it.
     "PersistentVolumeClaim",

@@ -14,7 +14,12 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
+from fusioninfer_pulumi.api.router import (
+    EndpointPickerArgs,
+    MetricsMode,
+    ServiceLevelsArgs,
+    SessionArgs,
+)
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     EppFamily,
@@ -58,6 +63,8 @@ class EppRequest:
         affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
         flow_control: Whether it holds requests while no pod has capacity for them.
         engine_metrics: Names of the engines' load metrics, None if unknown.
+        service_levels: Priorities of requests, None if all are equal. They need flow control.
+        session: Where requests name their session.
     """
 
     strategy: Strategy
@@ -67,6 +74,8 @@ class EppRequest:
     affinity: PairAffinity | None = None
     flow_control: bool = False
     engine_metrics: LoadMetrics | None = None
+    service_levels: ServiceLevelsArgs | None = None
+    session: SessionArgs = field(default_factory=SessionArgs)
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,7 @@ SCORERS = {
     "load": Scorer("load-aware-scorer", "least load"),
     "running": Scorer("running-requests-size-scorer", "fewest running requests"),
     "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
+    "session": Scorer("session-affinity-scorer", "pod of the session"),
 }
 
 
@@ -105,6 +115,7 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.QUEUE_SIZE: {"queue": 100},
     Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
     Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.SESSION_AFFINITY: {"session": _AFFINITY_WEIGHT, **_LOAD},
 }
 
 #: Feature gate of flow control.
@@ -113,6 +124,8 @@ FLOW_CONTROL = "flowControl"
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
+_SESSION, _SESSION_ID = "session-affinity-scorer", "session-id-producer"
+_FAIRNESS, _CONCURRENCY = "round-robin-fairness-policy", "concurrency-detector"
 _HANDLER = "disagg-profile-handler"
 _ALWAYS = "always-disagg-pd-decider"
 _BY_LENGTH = "prefix-based-pd-decider"
@@ -175,7 +188,15 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
         if family.limits_waiting:
             # A model takes minutes to load. Clients and gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
-        if family.averages_saturation and family.registers(_DETECTOR):
+        if request.service_levels is not None:
+            header.setdefault("flowControl", {}).update(
+                _build_priority_bands(request.service_levels)
+            )
+            # Metrics of engines are up to 50 ms old, in which the picker would send all waiting
+            # requests. So it counts the requests that it has sent.
+            concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
+            data += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
+        elif family.averages_saturation and family.registers(_DETECTOR):
             data.append({"type": _DETECTOR, "parameters": _SATURATION})
         elif family.averages_saturation:
             header["saturationDetector"] = _SATURATION
@@ -214,6 +235,30 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
             {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *references]},
         ],
     }
+
+
+def _build_priority_bands(levels: ServiceLevelsArgs) -> dict[str, Any]:
+    """Return flow control's settings, with the same fairness for requests without a level."""
+    fair = {"fairnessPolicyRef": _FAIRNESS}
+    bands = [
+        {
+            "priority": level.priority,
+            **({} if level.max_queued is None else {"maxRequests": str(level.max_queued)}),
+            **fair,
+        }
+        for level in levels.levels
+    ]
+    return {
+        "defaultPriorityBand": {"priority": 0, **fair},
+        "priorityBands": bands,
+        "saturationDetector": {"pluginRef": _CONCURRENCY},
+        **({"enableEviction": True} if levels.evict else {}),
+    }
+
+
+def uses_sessions(request: EppRequest) -> bool:
+    """Return whether the endpoint picker keeps the requests of a session on one pod."""
+    return "session" in _get_scorer_weights(request)
 
 
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
@@ -300,6 +345,8 @@ def _get_plugin_weights(request: EppRequest) -> dict[str, int | float]:
 
 
 def _build_scorer_plugins(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
+    if scorer == _SESSION:
+        return _build_session_plugins(request.session)
     if scorer != _PREFIX:
         return [{"type": scorer}]
     block = max(request.block_size or 0, _BLOCK_TOKENS)
@@ -317,6 +364,15 @@ def _build_scorer_plugins(family: EppFamily, scorer: str, request: EppRequest) -
     reach = {"maxPrefixBlocksToMatch": _REACH_TOKENS // block}
     parameters = {"autoTune": False, **size, **reach, "lruCapacityPerServer": _LRU_CAPACITY}
     return [{"type": _PREFIX, "parameters": parameters}]
+
+
+def _build_session_plugins(session: SessionArgs) -> Plugins:
+    producer, source = Plugins(), {"header": session.header or "x-session-id"}
+    if session.cookie is not None:
+        producer = [{"type": _SESSION_ID, "parameters": {"cookieName": session.cookie}}]
+        source = {"attribute": f"SessionIDDataKey/{_SESSION_ID}"}
+    parameters = {"strategy": "session_id", "sessionIdConfig": {"sources": [source]}}
+    return [*producer, {"type": _SESSION, "parameters": parameters}]
 
 
 def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:

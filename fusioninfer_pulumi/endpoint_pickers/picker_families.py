@@ -7,6 +7,9 @@ family with the family's own endpoint picker.
 Unsupported releases are v1.0 and v1.1 of the inference extension (other parameters), its v1.6 (no
 endpoint picker with plugins), and llm-d before v0.9.
 
+llm-d v1.0 is known only from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`).
+They name no other differences than its row.
+
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
 build or any other name, the user must set the family.
@@ -30,7 +33,7 @@ from fusioninfer_pulumi.generated import FOLDER
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
-LLM_D_API = "llm-d.ai/v1alpha1"
+LLM_D_API, LLM_D_V1_API = "llm-d.ai/v1alpha1", "llm-d.ai/v1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 
@@ -43,6 +46,7 @@ class Family(str, enum.Enum):
     GAIE_1_5 = "gaie-1.5"
     LLM_D_0_9 = "llm-d-0.9"
     LLM_D_0_10 = "llm-d-0.10"
+    LLM_D_1_0 = "llm-d-1.0"
 
 
 @cache
@@ -67,10 +71,13 @@ class FlowControl(NamedTuple):
     Attributes:
         queued: Gauge of the requests in the endpoint picker's queue.
         running: Gauge of the requests that pods are answering.
+        ttft: Histogram of the time to first token, which includes the time in the queue; empty if
+            it does not tell streamed requests from others.
     """
 
     queued: str
     running: str
+    ttft: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,9 @@ class EppFamily:
             too high, so that one long queue outweighs idle pods. Otherwise one pod with capacity
             is enough (v1.4.0 `utilizationdetector/detector.go`).
         needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
+        objective_api: apiVersion of its InferenceObjectives, None if service levels and session IDs
+            are not supported. llm-d v0.9 has neither eviction nor session IDs, and the inference
+            extension reads other headers.
         rewrite_api: apiVersion of the InferenceModelRewrites that it supports, None if it supports
             none. v1.2 defines the kind but ignores it.
         flow_control: Names of its flow control metrics; None if it cannot hold requests while no
@@ -101,6 +111,8 @@ class EppFamily:
         sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. Up to
             v0.9.0 it selects pods with a label named `matchLabels`, of which there are none, and so
             rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
+        is_tested: Whether it has run with the library's configurations; messages recommend no
+            other images.
     """
 
     family: Family
@@ -113,10 +125,12 @@ class EppFamily:
     engine_metrics: LoadMetrics = VLLM_METRICS
     averages_saturation: bool = True
     needs_inference_objective_crd: bool = False
+    objective_api: str | None = None
     rewrite_api: str | None = None
     flow_control: FlowControl | None = None
     limits_waiting: bool = False
     sidecar_reads_pool: bool = False
+    is_tested: bool = True
 
     @cached_property
     def plugins(self) -> frozenset[str]:
@@ -209,7 +223,19 @@ _LLM_D_0_9 = EppFamily(
     prefix_keys=PrefixKeys.PRODUCER,
     # If the cluster has the kind in both API groups, it ignores the older group.
     rewrite_api="llm-d.ai/v1alpha2",
-    flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
+    flow_control=FlowControl(
+        "llm_d_epp_flow_control_queue_size",
+        "llm_d_epp_request_running",
+        "llm_d_epp_request_ttft_seconds",
+    ),
+)
+_LLM_D_0_10 = replace(
+    _LLM_D_0_9,
+    family=Family.LLM_D_0_10,
+    versions=((0, 10, 0), (0, 10, 0)),
+    limits_waiting=True,
+    sidecar_reads_pool=True,
+    objective_api="llm-d.ai/v1alpha2",
 )
 
 #: Families by their name in `endpointPicker.family`, oldest first.
@@ -221,12 +247,16 @@ FAMILIES = {
         _GAIE_1_4,
         replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
+        _LLM_D_0_10,
+        # It converts v1alpha1 to v1, which only differ below `dataLayer`
+        # (`pkg/epp/config/loader/conversion.go`), and no longer reads the inference extension's.
         replace(
-            _LLM_D_0_9,
-            family=Family.LLM_D_0_10,
-            versions=((0, 10, 0), (0, 10, 0)),
-            limits_waiting=True,
-            sidecar_reads_pool=True,
+            _LLM_D_0_10,
+            family=Family.LLM_D_1_0,
+            versions=((1, 0, 0), (1, 0, 0)),
+            api_versions=(LLM_D_V1_API, LLM_D_API),
+            objective_api=LLM_D_V1_API,
+            is_tested=False,
         ),
     )
 }
@@ -252,7 +282,7 @@ def _find_family(image: str, repository: Callable[[EppFamily], str]) -> EppFamil
 
 def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
     """Return the newest image that `is_able` accepts, if possible from the family's repository."""
-    able = filter(is_able, FAMILIES.values())
+    able = (row for row in FAMILIES.values() if row.is_tested and is_able(row))
     return max(able, key=lambda row: (row.repository == family.repository, row.versions)).image
 
 

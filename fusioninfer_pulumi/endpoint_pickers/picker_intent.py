@@ -41,7 +41,7 @@ class EppIntent:
         strategy: The strategy, None if the user configures the picker or there is none.
         pairs: Whether it chooses a prefill and a decode pod for each request, so that the pool must
             contain both.
-        rewrites: Whether it rewrites model names.
+        needs_llm_d: Whether its default image is llm-d's.
         flow_control: Whether it holds requests while no pod has capacity for them.
         registry: Registry that mirrors the default images, None for the original registries.
         edition: Edition that has the default images, None for the newest.
@@ -49,7 +49,7 @@ class EppIntent:
 
     strategy: Strategy | None
     pairs: bool
-    rewrites: bool = False
+    needs_llm_d: bool = False
     flow_control: bool = False
     registry: str | None = None
     edition: Edition | None = None
@@ -70,23 +70,24 @@ def choose_epp_intent(
     args = shape.router
     if args is None or not args.picks_endpoints:
         return EppIntent(None, pairs=False)
-    rewrites = bool(args.model_rewrites)
+    picker = args.endpoint_picker or EndpointPickerArgs()
+    has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
+    needs_llm_d = bool(args.model_rewrites or picker.service_levels or has_sessions)
     if args.endpoint_picker_config is not None:
         profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
         holds = FLOW_CONTROL in gates
-        return EppIntent(None, len(profiles) > 1, rewrites, holds, registry, edition)
+        return EppIntent(None, len(profiles) > 1, needs_llm_d, holds, registry, edition)
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    explicit = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
-    needed = any(
+    needed = picker.service_levels is not None or any(
         role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
     )
     return EppIntent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
-        rewrites,
-        flow_control=needed if explicit is None else explicit,
+        needs_llm_d or strategy is Strategy.PD_DISAGGREGATION,
+        flow_control=needed if picker.flow_control is None else picker.flow_control,
         registry=registry,
         edition=edition,
     )
@@ -108,10 +109,9 @@ def choose_epp_image(
             return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:
-        llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
         defaults = get_edition_defaults(intent.edition)
         default = defaults.holding_picker if intent.flow_control else defaults.picker
-        default = defaults.pd_picker if llm_d else default
+        default = defaults.pd_picker if intent.needs_llm_d else default
         image = use_mirror(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:

@@ -99,6 +99,8 @@ class LoadMetrics(NamedTuple):
         lora: LoRA adapters, in vLLM's format; empty if the engine has no such metric.
         cache: Block size and number of blocks, in labels named as in vLLM; empty if the engine has
             no such metric.
+        ttft: Histogram of the time to first token, in seconds.
+        itl: Histogram of the time between two tokens, in seconds.
     """
 
     running: str
@@ -106,6 +108,8 @@ class LoadMetrics(NamedTuple):
     kv_cache: str
     lora: str = ""
     cache: str = ""
+    ttft: str = ""
+    itl: str = ""
 
 
 #: vLLM's metrics, which endpoint pickers from v1.3 on read by default.
@@ -115,6 +119,8 @@ VLLM_METRICS = LoadMetrics(
     kv_cache="vllm:kv_cache_usage_perc",
     lora="vllm:lora_requests_info",
     cache="vllm:cache_config_info",
+    ttft="vllm:time_to_first_token_seconds",
+    itl="vllm:inter_token_latency_seconds",
 )
 
 

@@ -212,7 +212,13 @@ class Sglang(Engine):
     reasoning_names: Mapping[str, tuple[str, ...]] = {"0.5.3": ("reasoning_content",)}
     api_source = "SGLang 0.5.3 to 0.5.23, openai/protocol.py"
     # From SGLang's guide to production metrics.
-    metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
+    metrics = LoadMetrics(
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:token_usage",
+        ttft="sglang:time_to_first_token_seconds",
+        itl="sglang:inter_token_latency_seconds",
+    )
     metrics_flag = (
         "--enable-metrics",
         True,

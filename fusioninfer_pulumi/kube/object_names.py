@@ -10,7 +10,7 @@ DNS_LABEL_LIMIT = 63
 # Group and kind of InferencePools in routes, Roles and ReferenceGrants.
 POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
-REWRITE_KIND = "InferenceModelRewrite"
+REWRITE_KIND, OBJECTIVE_KIND = "InferenceModelRewrite", "InferenceObjective"
 
 # Names of the ports that monitors select: the decode leaders' sidecar, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
@@ -38,6 +38,8 @@ alerts = "{}-alerts".format
 dashboards = "{}-dashboards".format
 # A role's NetworkPolicy, PodDisruptionBudget and PodMonitor.
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
+# Of one service level, which clients name.
+inference_objective = "{}-{}".format
 # Volcano task of one replica of a role: the key in `minTaskMember` and the pods' task-spec.
 task = "{}-{}".format
 

@@ -127,6 +127,14 @@ _INFERENCE_EXTENSION = Product(
 )
 # The bundle v1.6.0 no longer has this group.
 _INFERENCE_X = replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last=(1, 5, 0))
+_LLM_D = Product(
+    name="llm-d router",
+    group="llm-d.ai",
+    install=(
+        "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
+        "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
+    ),
+)
 _PROMETHEUS = Product(
     name="Prometheus operator",
     group="monitoring.coreos.com",
@@ -171,13 +179,11 @@ PRODUCTS = (
     _INFERENCE_X,
     # In v1.2 the kind's targets are in another field.
     replace(_INFERENCE_X, kind="InferenceModelRewrite", least=(1, 3, 0)),
-    Product(
-        name="llm-d router",
-        group="llm-d.ai",
-        install=(
-            "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
-            "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
-        ),
+    _LLM_D,
+    replace(
+        _LLM_D,
+        kind="InferenceObjective",
+        install=_LLM_D.install.replace("modelrewrites", "objectives"),
     ),
     _PROMETHEUS,
     # The CRD has portNumber in v0.79.2, not in v0.76.0.

@@ -1,6 +1,6 @@
-"""Loads manifests, ours and those of other systems, for the library and the command line.
+"""Loading of manifests, InferenceServices and those of other systems.
 
-The only package that knows the importers.
+Only this package knows the importers.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ Target values per replica:
         detector considers an engine saturated (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
         `KVCacheUtilThreshold`). Google's guide to autoscaling LLMs starts with a queue of 3 to 5,
         and recommends the queue for throughput, the batch size for latency.
+    Latency goals: replicas x measured latency / goal, which is a number of replicas.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from fusioninfer_pulumi.api.autoscaling import (
     uses_picker_metrics,
 )
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
-from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
+from fusioninfer_pulumi.routing.epp import EppPlan, find_load_metrics
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -157,7 +159,7 @@ def target_metrics(
 
     Empty if there is no `target`, or no metrics for it. `roles` are all roles that run pods.
     """
-    args, load = role.args.autoscaling, load_metrics(roles)
+    args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
         return ()
     decoding = [other for other in roles if other.component_type in _DECODES]
@@ -173,6 +175,7 @@ def target_metrics(
                 target=f"{value * share:.4g}",
             )
             for name, value in _values(args).items()
+            if name in EXTERNAL
         )
     engine = f'namespace="{namespace}",{series_label(labels.SERVICE)}="{service}"'
     component = series_label(labels.COMPONENT_TYPE)
@@ -183,6 +186,18 @@ def target_metrics(
         "waiting": _sum(load.waiting, engine),
         "kv-cache": _sum(load.kv_cache, f'{engine},{component}=~"{decodes}"'),
     }
+    replicas = f'count(count by (pod) ({load.running}{{{engine},{component}=~"{decodes}"}}))'
+    sources = {
+        "first-token": (load.ttft, engine),
+        "per-token": (load.itl, engine),
+    }
+    if epp is not None and epp.args.metrics is not MetricsMode.OFF and epp.family.flow_control:
+        # Requests of a negative priority may wait, and those without streaming have no first token.
+        streamed = f'{picker},streaming="true",priority!~"-.*"'
+        if epp.family.flow_control.ttft:
+            sources["first-token"] = (epp.family.flow_control.ttft, streamed)
+    for name, goal in args.latency_goals.items():
+        queries[name] = _needed_replicas(replicas, *sources[name], float(goal))
     if scales_to_zero(args):
         # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
@@ -190,7 +205,7 @@ def target_metrics(
         if epp is None or epp.family.flow_control is None:
             return ()
         flow = epp.family.flow_control
-        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
+        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow[:2])
         # If the picker is not scraped, the query has no result, so that replicas stay unchanged.
         if_scraped = f"and on() (max(up{{{picker}}}) == 1)"
         waiting = f"({_sum(load.waiting, engine)} or vector(0))"
@@ -206,7 +221,9 @@ def _values(args: AutoscalingArgs) -> dict[str, float]:
     """Return the target value per decode replica of each metric."""
     value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
-        return {"in-flight": value or IN_FLIGHT}
+        goals = dict.fromkeys(args.latency_goals, 1.0)
+        in_flight = {} if goals and not scales_to_zero(args) else {"in-flight": value or IN_FLIGHT}
+        return {**in_flight, **goals}
     # The queue alone would remove replicas as soon as it is empty, and then grow again.
     values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
     return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
@@ -218,6 +235,19 @@ EXTERNAL = {
     "waiting": "fusioninfer_requests_waiting",
     "kv-cache": "fusioninfer_kv_cache_usage",
 }
+
+
+def _needed_replicas(replicas: str, metric: str, matchers: str, goal: float) -> str:
+    """Return the query of the replicas that meet a latency goal.
+
+    Latency grows faster than load, so that the goal is met by fewer steps than it says. It takes
+    away at most a fifth of the replicas, and adds at most as many as there are. Pods that still
+    load are not among them. Without requests it takes replicas away as well.
+    """
+    buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
+    latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"
+    wanted = f"{replicas} * clamp_max({latency} / {goal:g}, 2)"
+    return f"clamp_min({wanted}, scalar(floor({replicas} * 0.8)))"
 
 
 def _sum(metric: str, matchers: str) -> str:

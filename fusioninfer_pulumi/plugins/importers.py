@@ -1,4 +1,4 @@
-"""What importers use of the core. How to write one: docs/importers.md."""
+"""Names of the core for importers. docs/importers.md explains how to write one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import RolloutLevel
-from fusioninfer_pulumi.endpoint_pickers.picker_families import find_sidecar_image_family
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
+    find_family,
+    find_sidecar_image_family,
+)
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
@@ -109,11 +112,13 @@ class Update:
         before: LeaderWorkerSets with engines before the update.
         objects: All objects of the service after the update.
         plan: The service after the update, None if unknown.
+        objects_before: All objects of the service before the update, none in previews.
     """
 
     before: Sequence[EngineLws]
     objects: Sequence[Mapping[str, Any]]
     plan: ServicePlan | None = None
+    objects_before: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def after(self) -> list[EngineLws]:
@@ -214,6 +219,26 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
             )
 
 
+def _find_outages(update: Update) -> Iterator[MixedPair]:
+    """Yield the only decode replica of a service, which serves nothing while it restarts."""
+    roles = update.plan.roles if update.plan else ()
+    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
+    restarted = {new.role for _, new in update.find_changed_engines()}
+    if sum(len(role.replicas) for role in decode) != 1:
+        return
+    for role in decode:
+        surges = role.rollout.max_surge and not role.rollout.max_unavailable
+        if role.name in restarted and not surges and not role.scaled_externally:
+            yield MixedPair(
+                PairState.BROKEN,
+                f"clients with {role.name} pods",
+                "requests fail with HTTP 503 while the only decode replica restarts",
+                "two decode replicas avoid it, or layout: PerRole with rollout.maxSurge: 1 and "
+                "rollout.maxUnavailable: 0",
+                "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
+            )
+
+
 def _find_recompute_setting(decode: EngineCommand) -> str:
     """Return the setting that keeps a decode engine's requests from failing, or empty."""
     if decode.engine is None:
@@ -267,14 +292,25 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
             continue
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
-            yield MixedPair(
-                PairState.BROKEN,
-                members,
-                f"requests for {', '.join(missing)} fail with HTTP 404 on these pods",
-                "serve the old and the new name until the update is over and no client requests "
-                "the old one",
-                engine.api_source,
-            )
+            yield _describe_missing(missing, members, engine.api_source)
+    # Aliases that the endpoint picker rewrites no longer.
+    removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
+    for lws in {lws.role: lws for lws in update.after}.values():
+        engine, names = lws.command.engine, lws.command.requestable_names
+        missing = sorted(removed.difference(removed if names is None else names))
+        if missing and engine is not None and engine.rejects_unknown_models:
+            yield _describe_missing(missing, f"clients with {lws.role} pods", engine.api_source)
+
+
+def _describe_missing(names: Sequence[str], parts: str, source: str) -> MixedPair:
+    return MixedPair(
+        PairState.BROKEN,
+        parts,
+        f"requests for {', '.join(names)} fail with HTTP 404 on these pods",
+        "serve the old and the new name until the update is over and no client requests "
+        "the old one",
+        source,
+    )
 
 
 def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, set[str]]]:
@@ -404,13 +440,31 @@ def _find_sidecars(update: Update) -> Iterator[MixedPair]:
             )
 
 
+def _find_pickers(update: Update) -> Iterator[MixedPair]:
+    """Yield an endpoint picker that the update brings, if its image does not say its release."""
+    image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
+    before = [
+        item.get("image")
+        for manifest in update.objects_before
+        for item in _list_items(at(manifest, "spec", "template", "spec"), "containers")
+    ]
+    if isinstance(image, str) and before and image not in before and find_family(image) is None:
+        yield MixedPair(
+            PairState.UNKNOWN,
+            f"engines and sidecars with the new endpoint picker ({image})",
+            "it is unknown whether it reads their metrics, and which headers it sends",
+        )
+
+
 #: Two pairs need no function, because all known endpoint pickers are compatible with them: pickers
 #: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
 #: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
 PAIR_FINDERS: tuple[Callable[[Update], Iterator[MixedPair]], ...] = (
     _find_model_names,
     _find_prefill_decode,
+    _find_outages,
     _find_answer_formats,
     _find_metrics,
     _find_sidecars,
+    _find_pickers,
 )

@@ -1,6 +1,6 @@
-"""What findings about a converted service say in the terms of the system that it comes from.
+"""Messages about converted services in terms of the source system, by rule id.
 
-By the id of the rule; for rules whose own message names a field that only our services have.
+They replace messages that name a field which the source system does not have.
 """
 
 from __future__ import annotations

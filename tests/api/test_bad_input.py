@@ -145,8 +145,8 @@ ESCAPED = "x\\n::error::injected \\x1b[31m"
 
 
 def test_finding_escapes_control_characters() -> None:
-    told = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
-    assert (str(told), told.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
+    expected = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
+    assert (str(expected), expected.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
     refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
     assert refused == f"{ESCAPED}: {ESCAPED} [lines]"
 

@@ -146,10 +146,10 @@ def whole(replicas: int, **more: Any) -> Manifest:
 
 
 def ganged() -> Manifest:
-    made = lws(template=pods())
-    template = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    result = lws(template=pods())
+    template = result["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "qwen"}
-    return made
+    return result
 
 
 def unlabelled(**spec: Any) -> Manifest:
@@ -158,8 +158,8 @@ def unlabelled(**spec: Any) -> Manifest:
 
 
 def elsewhere(**spec: Any) -> Manifest:
-    made = lws(**spec)
-    return {**made, "metadata": {**made["metadata"], "namespace": "models"}}
+    result = lws(**spec)
+    return {**result, "metadata": {**result["metadata"], "namespace": "models"}}
 
 
 def gang(least: int, tasks: bool = True) -> Manifest:
@@ -276,7 +276,7 @@ def test_effect_on_live_objects_is_noted(
 
 
 @pytest.mark.parametrize(("old", "new", "notes"), NOTES)
-def test_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
+def test_diff_prints_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
     assert list(compare(old, new).notes) == notes
 
 
@@ -286,7 +286,7 @@ def test_replicas_of_absurd_counts_are_not_listed() -> None:
     assert "decode-3..decode-9999" in to_text(difference)
 
 
-def test_totals() -> None:
+def test_diff_prints_totals() -> None:
     gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
     (totals,) = compare([lws(**IMAGE)], [whole(4, template=pods(vllm=gpus))]).totals
     assert (totals.pods, totals.accelerators) == (Pair(2, 8), Pair(0, 32))

@@ -35,8 +35,8 @@ def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
 
 
 def test_role_has_one_lws(engine: Any) -> None:
-    found = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
-    assert sorted(each.key for each in found.children if each.request.type == LWS) == [
+    result = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
+    assert sorted(child.key for child in result.children if child.request.type == LWS) == [
         (LWS, "svc-decode"), (LWS, "svc-prefill"),
     ]  # fmt: skip
 
@@ -76,9 +76,13 @@ def test_externally_scaled_replicas_are_ignored() -> None:
 def test_status_counts_replicas_of_lws(seen: Any, ready: int, phase: str, active: str) -> None:
     manifest = service(role(replicas=4, multinode=nodes(2)), **PER_ROLE)
     status = service_status(plan_of(manifest), {"svc-inference": seen})
-    found = status["components"]["inference"]
-    assert (found["desiredReplicas"], found["readyReplicas"]) == (4, ready)
-    assert (found["totalPods"], found["readyPods"], found["phase"]) == (8, 2 * ready, phase)
+    inference = status["components"]["inference"]
+    assert (inference["desiredReplicas"], inference["readyReplicas"]) == (4, ready)
+    assert (inference["totalPods"], inference["readyPods"], inference["phase"]) == (
+        8,
+        2 * ready,
+        phase,
+    )
     assert status["conditions"][1]["reason"] == active
 
 
@@ -90,7 +94,7 @@ PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
 
 
 @pytest.mark.parametrize(
-    ("state", "layout", "told"),
+    ("state", "layout", "expected"),
     [
         (PER_REPLICA_STATE, "PerRole",
          "svc-inference-0, svc-inference-1, svc-inference-2 and 2 more"),
@@ -98,14 +102,14 @@ PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
     ],
 )  # fmt: skip
 def test_layout_change_of_running_role_is_rejected(
-    engine: Any, state: Any, layout: str, told: str
+    engine: Any, state: Any, layout: str, expected: str
 ) -> None:
     engine.state = state
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot replace {other} in a running role ({told}); "
+        f"svc: layout: {layout} cannot replace {other} in a running role ({expected}); "
     )
     assert made(engine, service(layout=other)).children
 

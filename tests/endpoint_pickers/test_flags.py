@@ -31,8 +31,8 @@ WANTED = (EndpointPickerArgs(), "s-pool", "ml")
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_flags_are_the_same_for_all_families(family: str) -> None:
-    own = [KV_METRIC] if family == "gaie-1.2" else []
-    assert build_epp_flags(FAMILIES[family], *WANTED) == PORTABLE + own
+    fields = [KV_METRIC] if family == "gaie-1.2" else []
+    assert build_epp_flags(FAMILIES[family], *WANTED) == PORTABLE + fields
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

@@ -29,8 +29,8 @@ def sglang(arguments: str) -> EngineCommand:
 UNKNOWN = read_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
 
 
-def said(found: list[Finding]) -> list[tuple[str, Location, str]]:
-    return [(each.severity.value, each.location, each.message) for each in found]
+def said(findings: list[Finding]) -> list[tuple[str, Location, str]]:
+    return [(finding.severity.value, finding.location, finding.message) for finding in findings]
 
 
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}

@@ -68,7 +68,7 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
         (sglang("0.5.22", "prefill"), sglang("0.5.23", "decode"), "unknown", ""),
     ],
 )  # fmt: skip
-def test_pair_state(prefill: Any, decode: Any, state: str, difference: str) -> None:
+def test_handshake_state_of_pairs(prefill: Any, decode: Any, state: str, difference: str) -> None:
     pair = compare_pair(prefill, decode)
     assert (pair.state.value, ", ".join(pair.differences)) == (state, difference)
     assert bool(pair.clients) is (state in ("degraded", "broken"))

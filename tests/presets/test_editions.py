@@ -62,14 +62,14 @@ def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
     """Return the images of a service that names none."""
     more = {"edition": edition} if edition else {}
     (args,) = load(document(strategy, picker, **more))
-    found = set()
+    findings = set()
     for manifest in render(plan_service(args)):
         spec: Any = manifest.get("spec") or {}
         spec = spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or spec.get("template")
         pod = (spec or {}).get("spec") or {}
         items = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
-        found |= {item["image"] for item in items if "image" in item}
-    return found
+        findings |= {item["image"] for item in items if "image" in item}
+    return findings
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_diff_names_images_that_follow_a_new_default() -> None:
     new = side("prefix-cache")
     notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
     expected = (
-        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the library's default; set "
-        "`edition` to keep older ones"
+        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the new library default; set "
+        "`edition` to keep the old one"
     )
     assert [note for note in notes if "edition" in note] == [expected]
     notes = compare(new[1], old[1], plans=([new[0]], [old[0]])).notes

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
-from fusioninfer_pulumi.cli.diff.timelines import timelines
+from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.metric_names import METRIC, has_metric
 from fusioninfer_pulumi.engines.sglang import SGLANG
@@ -61,7 +62,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
     plans = [old[0]], [new[0]]
     difference = compare(old[1], new[1], plans=plans)
     lines = [note for note in difference.notes if note.startswith("mixed revisions")]
-    (update,) = timelines(old[1], new[1], plans)
+    (update,) = simulate_updates(old[1], new[1], plans)
     assert [note for note in update.notes if note.startswith("mixed")] == lines
     assert update.to_json().get("mixedRevisions", []) == lines
     assert ("mixed revisions" in to_markdown(difference)) is bool(lines)
@@ -72,7 +73,6 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
     ("more", "advice"),
     [
         ({}, None),
-        ({"counts": (2, 1)}, None),
         ({"rollout": {"roleOrder": "Sequential"}}, None),
         ({"groups": 2, "rollout": {"level": "Group"}}, None),
         ({"groups": 2}, "rollout.level: Group avoids it"),
@@ -93,6 +93,41 @@ def test_release_change_reports_consequence_for_clients_and_remedy(
     assert mixed(planned("0.31.0", **more), planned("0.32.0", **more)) == expected
 
 
+@pytest.mark.parametrize(
+    ("counts", "surge", "is_reported"),
+    [
+        ((2, 1), {}, True),
+        ((1, 1), {"rollout": {"maxSurge": 1, "maxUnavailable": 0}}, False),
+        ((1, 1), {"rollout": {"maxSurge": 1}}, True),
+        ((1, 2), {}, False),
+    ],
+)
+def test_restart_of_only_decode_replica_is_an_outage(
+    counts: tuple[int, int], surge: Manifest, is_reported: bool
+) -> None:
+    more = {"counts": counts, **({"layout": "PerRole", **surge} if surge else {})}
+    lines = mixed(planned("0.31.0", **more), planned("0.32.0", **more))
+    outage = (
+        "mixed revisions, broken: clients with decode pods: requests fail with HTTP 503 while the "
+        "only decode replica restarts; two decode replicas avoid it, or layout: PerRole with "
+        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 [measured with vLLM 0.31.0 and 0.32.0, "
+        "docs/failures.md]"
+    )
+    assert (outage in lines) is is_reported
+
+
+def test_unknown_picker_image_is_reported_when_it_is_new() -> None:
+    own = {"image": "example.com/epp:mine", "family": "llm-d-0.10"}
+    new = planned("0.32.0", router={"endpointPicker": own})
+    (line,) = mixed(planned("0.32.0"), new)
+    assert line == (
+        "mixed revisions, unknown: engines and sidecars with the new endpoint picker "
+        "(example.com/epp:mine): it is unknown whether it reads their metrics, and which headers "
+        "it sends"
+    )
+    assert mixed(new, new) == []
+
+
 def test_scaling_in_the_same_update_pairs_old_with_new_pods() -> None:
     advice = "an update that adds or removes no replicas avoids it"
     lines = mixed(planned("0.31.0"), planned("0.32.0", counts=(3, 2)))
@@ -110,11 +145,12 @@ def test_old_pods_without_pair_revision_are_mixed() -> None:
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2)])
 def test_update_without_effect_on_the_handshake_reports_nothing(counts: tuple[int, int]) -> None:
     old = planned("0.32.0", counts=counts)
-    assert mixed(old, planned("0.32.0", "--max-num-seqs=7", counts=counts)) == []
+    lines = mixed(old, planned("0.32.0", "--max-num-seqs=7", counts=counts))
+    assert not any("prefill" in line for line in lines)
 
 
 def test_unknown_compatibility_is_reported_without_evidence() -> None:
-    old, new = (planned(f"example.com/vllm/vllm-openai:{tag}", counts=(1, 1)) for tag in "ab")
+    old, new = (planned(f"example.com/vllm/vllm-openai:{tag}", counts=(1, 2)) for tag in "ab")
     pairs, metrics = mixed(old, new)
     assert pairs.startswith("mixed revisions, unknown: old prefill with new decode pods")
     assert "it is unknown whether decode can use these KV caches" in pairs
@@ -226,6 +262,10 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(NAMES, "a"),
          of(NAMES, "b", rewrites={"modelRewrites": REWRITES}),
          [fails("a", "old worker")]),
+        # An alias that the endpoint picker rewrites no longer.
+        (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "b"),
+         [fails("a", "worker")]),
+        (of(NAMES, "b", rewrites={"modelRewrites": REWRITES}), of(NAMES, "a", "b"), []),
         # Clients: form of the answers.
         (of("--reasoning-parser=qwen3"), of("--reasoning-parser=deepseek_r1"),
          [answers("--reasoning-parser", "qwen3", "deepseek_r1",
@@ -269,6 +309,16 @@ def test_generated_queries_match_all_known_releases() -> None:
             for name in generated:
                 if name.startswith(engine.name):
                     assert has_metric(name, engine.name, release), (name, release)
+
+
+@pytest.mark.parametrize("folder", ["docs", "examples"])
+def test_metrics_that_pages_and_examples_name_exist(folder: str) -> None:
+    files = (Path(__file__).parents[2] / folder).rglob("*.*")
+    texts = [file.read_text("utf-8") for file in files if file.suffix in (".md", ".py", ".yaml")]
+    named = {match.group() for text in texts for match in METRIC.finditer(text)}
+    newest = [(engine, load_argument_table(engine).releases[-1]) for engine in ("vllm", "sglang")]
+    assert named
+    assert {name for name in named if not any(has_metric(name, *e) for e in newest)} == set()
 
 
 def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes(

@@ -27,14 +27,14 @@ Rounds = list[list[str]]
 
 def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     """Return the LeaderWorkerSets of each round; those of a round are available after it."""
-    found: Rounds = []
+    findings: Rounds = []
     waiting = set(waiting)
     while waiting:
-        begun = choose_next_lws(steps, waiting, (), ())
-        assert begun, "blocked"
-        waiting.difference_update(begun)
-        found.append(begun)
-    return found
+        started = choose_next_lws(steps, waiting, (), ())
+        assert started, "blocked"
+        waiting.difference_update(started)
+        findings.append(started)
+    return findings
 
 
 def every(steps: tuple[LwsStep, ...]) -> set[str]:
@@ -45,26 +45,24 @@ def every(steps: tuple[LwsStep, ...]) -> set[str]:
 def test_every_lws_changes_once(plan: ServicePlan) -> None:
     steps = order_update(plan)
     rounds = played(steps, every(steps))
-    assert sorted(name for begun in rounds for name in begun) == sorted(every(steps))
-    assert sorted(every(steps)) == sorted(each.name for role in plan.roles for each in role.lws)
+    assert sorted(name for started in rounds for name in started) == sorted(every(steps))
+    assert sorted(every(steps)) == sorted(item.name for role in plan.roles for item in role.lws)
 
 
 @given(PLANS, st.data())
-def test_no_more_units_change_together_than_may_be_unavailable(
-    plan: ServicePlan, data: Any
-) -> None:
+def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
     steps = order_update(plan)
     names = sorted(every(steps))
     waiting = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
     by_name = {step.name: step for step in steps}
-    for begun in played(steps, waiting):
+    for started in played(steps, waiting):
         units: dict[str, set[str]] = {}
-        for step in (by_name[name] for name in begun):
+        for step in (by_name[name] for name in started):
             if step.required and step.limit is not None:
                 units.setdefault(step.queue, set()).add(step.unit)
-        for queue, found in units.items():
+        for queue, findings in units.items():
             limits = {step.limit for step in steps if step.queue == queue}
-            assert limits == {max(len(found), *limits)}
+            assert limits == {max(len(findings), *limits)}
 
 
 @given(PLANS, st.data())
@@ -73,11 +71,11 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
     required = [step for step in steps if step.required]
     names = [step.name for step in required]
     down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
-    begun = set(choose_next_lws(steps, every(steps), (), down))
-    assert down <= begun
+    started = set(choose_next_lws(steps, every(steps), (), down))
+    assert down <= started
     for step in required:
         gone = {s.unit for s in required if s.queue == step.queue and s.name in down}
-        more = {s.unit for s in required if s.queue == step.queue and s.name in begun} - gone
+        more = {s.unit for s in required if s.queue == step.queue and s.name in started} - gone
         if step.limit is not None and more:
             assert len(gone | more) <= step.limit
 
@@ -98,7 +96,7 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
 @given(PLANS)
 def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
     steps = order_update(plan)
-    at = {n: i for i, begun in enumerate(played(steps, every(steps))) for n in begun}
+    at = {n: i for i, started in enumerate(played(steps, every(steps))) for n in started}
     for step in steps:
         mates = [
             s
@@ -117,13 +115,13 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     steps = order_update(plan)
     positions = {role.name: role.position for role in plan.roles}
     by_name = {step.name: step for step in steps}
-    for begun in played(steps, every(steps)):
+    for started in played(steps, every(steps)):
         stages: dict[str, set[int]] = {}
-        for name in begun:
+        for name in started:
             step = by_name[name]
             if step.required:
                 stages.setdefault(step.scope, set()).add(positions[step.role])
-        assert all(len(found) == 1 for found in stages.values())
+        assert all(len(stage) == 1 for stage in stages.values())
 
 
 @given(PLANS)
@@ -132,8 +130,8 @@ def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
     first = choose_next_lws(steps, every(steps), (), ())
     again = choose_next_lws(steps, every(steps) - set(first), first, ())
     by_name = {step.name: step for step in steps}
-    begun = {by_name[name].unit for name in first}
-    assert all(by_name[name].limit is None or by_name[name].unit in begun for name in again), (
+    started = {by_name[name].unit for name in first}
+    assert all(by_name[name].limit is None or by_name[name].unit in started for name in again), (
         first,
         again,
     )
@@ -149,9 +147,9 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
         assert step.frozen == (int(step.unit) < rollout.partition)
     if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
-            int(by_name[begun[0]].unit)
-            for begun in played(steps, every(steps))
-            if by_name[begun[0]].required
+            int(by_name[started[0]].unit)
+            for started in played(steps, every(steps))
+            if by_name[started[0]].required
         ]
         assert firsts == sorted(firsts, reverse=True)
 
@@ -174,15 +172,15 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
 )
 def test_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
     steps = order_update(plan_of(manifest))
-    found = played(steps, every(steps))
-    assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
+    result = played(steps, every(steps))
+    assert [[name.rpartition("-")[2] for name in finding] for finding in result] == rounds
 
 
 def test_unavailable_lws_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
     steps = order_update(plan)
-    begun = choose_next_lws(steps, every(steps), (), every(steps))
-    assert set(begun) == every(steps)
+    started = choose_next_lws(steps, every(steps), (), every(steps))
+    assert set(started) == every(steps)
 
 
 def test_required_ordinals_are_the_lowest() -> None:

@@ -78,7 +78,7 @@ class World:
     uids: Iterable[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        self.steps = {each.name: each for each in order_update(self.plan)}
+        self.steps = {item.name: item for item in order_update(self.plan)}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -159,10 +159,10 @@ class Run:
             wild = count < WILD_STEPS
             if wild:
                 self.happen()
-            found = self.next_observation(wild=wild)
-            if found is None:
+            result = self.next_observation(wild=wild)
+            if result is None:
                 return "waits for Pulumi"
-            observation = found
+            observation = result
         raise AssertionError(f"no end: {self.state}")
 
     def carry_out(self, actions: tuple[Action, ...]) -> bool:
@@ -487,7 +487,7 @@ def test_repaired_replica_unblocks_update() -> None:
     assert [action for action in actions if isinstance(action, Fail)]
 
 
-def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
+def test_new_optional_replicas_wait_for_required_ones() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     wide = {"multinode": nodes(2, launcher="none")}
     plan = plan_of(service(role(replicas=2, **wide), schedulingStrategy=minimum))

@@ -31,7 +31,7 @@ MINUTE = 60
 
 
 def count_replicas(plan: ServicePlan) -> dict[str, int]:
-    return {lws.name: len(lws.replicas) for each in plan.roles for lws in each.lws}
+    return {lws.name: len(lws.replicas) for item in plan.roles for lws in item.lws}
 
 
 def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
@@ -199,10 +199,10 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
             assert len(names) <= limit
     # In a role, those that others wait for begin in the order of the update. Serving groups with
     # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
-    begun = list(dict.fromkeys(shown))
-    for each in plan.roles if plan.shape.groups is None else ():
+    started = list(dict.fromkeys(shown))
+    for item in plan.roles if plan.shape.groups is None else ():
         turns = [
-            name for name in begun if steps[name].role == each.name and steps[name].blocks_others
+            name for name in started if steps[name].role == item.name and steps[name].blocks_others
         ]
         restarts = [name for name in turns if changes[name].restarts]
         assert restarts == [name for name in steps if name in restarts]
@@ -294,10 +294,10 @@ def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
 
 @examples(2)
 @given(pairs_to_update(), st.integers(0, 2**32).map(Random))
-def test_no_ready_decode_replica_lacks_partner_of_its_pair_revision(
+def test_ready_decode_replica_has_a_partner_of_its_pair_revision(
     plan: ServicePlan, random: Random
 ) -> None:
-    changes = {name: replace(each, new_pair=True) for name, each in restarted(plan).items()}
+    changes = {name: replace(item, new_pair=True) for name, item in restarted(plan).items()}
     for _ in range(5):
         whole_update = _Pairs(plan, changes, ())
         whole_update.walk(random)

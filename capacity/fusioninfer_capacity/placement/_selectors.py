@@ -1,7 +1,7 @@
-"""Which nodes a pod spec allows, judged as the Kubernetes scheduler judges it, and selecting some.
+"""Which nodes a pod spec allows, by the Kubernetes scheduler's rules; selects nodes in a spec.
 
 Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
-"Taints and Tolerations"). Preferences never keep a pod away and are not looked at.
+"Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def tolerated_by_admission(taint: TaintArgs) -> bool:
 def selecting(
     spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
 ) -> dict[str, Any]:
-    """Return a pod spec that selects a pool and tolerates its taints, beside what it had."""
+    """Return a pod spec that also selects a pool and tolerates its taints."""
     key = inventory.selector_label
     assert key is not None, "an inventory without a label is refused"
     selector = {**(spec.get("nodeSelector") or {}), key: inventory.selector_value(pool)}

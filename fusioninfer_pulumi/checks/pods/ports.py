@@ -19,7 +19,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, w
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import weights_size
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
@@ -214,7 +214,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         model = ModelArgs(uri=uri)
     if model is None or not isinstance(probe, Mapping) or not is_explicit:
         return
-    size = weights_size(model)
+    size = get_weights_size(model)
     numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
     if size is None or not all(isinstance(number, int) for number in numbers):
         return

@@ -20,10 +20,10 @@ from fusioninfer_pulumi.kube.resource_requests import (
     read_limit,
     suggest_accelerator,
 )
-from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, get_shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import weights_size
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
@@ -178,7 +178,7 @@ def _memory_volume_findings(pod: Pod, ctx: Context) -> Iterator[Finding]:
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         # Presets add the volume to the template, so its index may be that of a user's volume.
-        explicit = _parse_amount(shared_memory_limit(ctx.role))
+        explicit = _parse_amount(get_shared_memory_limit(ctx.role))
         is_generated = size == explicit or index >= user_volumes
         field = (*pod.path, "spec", "volumes", index, "emptyDir", "sizeLimit")
         yield warning(
@@ -214,7 +214,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             continue
         amounts = (_parse_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in amounts if limit is not None]
-        size = weights_size(model) if limits else None
+        size = get_weights_size(model) if limits else None
         if size is not None and sum(limits) < size:
             # If the size is from the table of models, the weights may have another precision.
             make_finding = error if model.size is not None else warning

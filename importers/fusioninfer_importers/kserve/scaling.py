@@ -42,14 +42,14 @@ _BEHAVIOR = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
 def stop_annotation(document: SourceDocument) -> SourceField | None:
-    """The annotation that stops a service, None when the service runs."""
+    """Return the annotation that stops a service, None if the service runs."""
     value = (document.metadata.get("annotations") or {}).get(STOP)
     stops = isinstance(value, str) and value.lower() == "true"
     return document.at("metadata", "annotations", STOP) if stops else None
 
 
 def park_roles(builder: ServiceBuilder) -> None:
-    """Sets the replicas of every serving role to 0 when the service is stopped."""
+    """Set the replicas of every serving role to 0 when the service is stopped."""
     stop = stop_annotation(builder.main)
     if stop is None:
         return
@@ -178,7 +178,7 @@ def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dic
 
 
 def is_settings(document: SourceDocument) -> bool:
-    """Whether a ConfigMap has the settings of KServe's controller."""
+    """Return whether a ConfigMap has the settings of KServe's controller."""
     return bool(document.name == SETTINGS)
 
 

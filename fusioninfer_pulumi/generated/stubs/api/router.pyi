@@ -54,7 +54,7 @@ class EndpointPickerArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
     enabled: bool
-    "Whether there is an endpoint picker. Without it the route leads to a Service, which ignores\n    caches and queues, and there is no InferencePool."
+    "Whether there is an endpoint picker. If not, there is no InferencePool either, and the route\n    leads to a Service, which ignores caches and queues."
     image: ImageOrOutput | None
     "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."
     family: str | None
@@ -74,24 +74,24 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode]
     "Who may read its metrics; no one by default."
     flow_control: bool | None
-    "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status\n    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each\n    pod."
+    "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,\n    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`\n    requires it."
     threshold: int | None
-    "With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod\n    computes it; 0 by default, every prompt."
+    "With `pd-disaggregation`: prompts with more uncached characters than this are computed by a\n    prefill pod, others by the decode pod; 0 by default."
     group_pairing: GroupPairing | None
     "With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and\n    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a\n    prefill pod of another group if its group has none."
     tls: PickerTlsArgs
     "TLS between the gateway and the endpoint picker."
 
 class PoolArgs(SpecModel):
-    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
+    """The InferencePool: ports, and protection from deletion."""
 
     def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
     target_ports: list[Port] | None
-    "Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start\n    several servers in a pod. By default derived from the engine's arguments and `parallelism`."
+    "Ports of each pod, from which the endpoint picker chooses, for scripts that start several\n    servers in a pod. By default derived from the engine's arguments and `parallelism`."
     protect: bool | None
     "Pulumi's `protect`: the pool cannot be deleted until this is removed."
     retain_on_delete: bool | None
-    "Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."
+    "Pulumi's `retainOnDelete`: deleting the service leaves the pool in the cluster."
 
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
@@ -101,9 +101,9 @@ class NetworkPolicyArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
     enabled: bool
-    "Whether there are NetworkPolicies; without them everybody can reach the pods."
+    "Whether to create NetworkPolicies; without them everybody can reach the pods."
     gateway_namespace: TextOrOutput | None
-    "Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which\n    `gateway.implementation` runs them. May be an Output."
+    "Namespace of the gateway's proxies, all of whose pods get access; by default the one in which\n    `gateway.implementation` runs them. May be an Output."
     gateway: list[dict[str, Any]] | None
     "NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."
     metrics: list[dict[str, Any]] | None
