@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -17,8 +16,7 @@ _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
-@dataclass(frozen=True)
-class Argv:
+class Argv(NamedTuple):
     """A container's `command` and `args`, empty if not set.
 
     Attributes:
@@ -104,8 +102,7 @@ _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
 _MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """An engine's program in a list of words.
 
     Attributes:

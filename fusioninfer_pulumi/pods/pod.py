@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import TracingArgs
@@ -55,8 +55,7 @@ class Commands:
         return command
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(NamedTuple):
     """Settings that the prefill and decode pods behind one endpoint picker share.
 
     Attributes:
@@ -73,8 +72,7 @@ class Pairing:
     sidecar: str = ""
 
 
-@dataclass(frozen=True)
-class SidecarPlan:
+class SidecarPlan(NamedTuple):
     """The sidecar of a role's leaders.
 
     Attributes:
@@ -101,8 +99,7 @@ class SidecarPlan:
         return tuple(range(self.port, self.port + self.rank_ports))
 
 
-@dataclass(frozen=True)
-class KvTransferPlan:
+class KvTransferPlan(NamedTuple):
     """The KV cache transfer of a role.
 
     Attributes:
@@ -360,8 +357,7 @@ class RolePods:
         return replace(self, leader=pod) if pod.is_leader else replace(self, worker=pod)
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The input of the passes of a role, which do not change it.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
@@ -30,8 +29,7 @@ _WRONG_POOL_REFERENCES = (
 _NO_TIMEOUT = "0s"
 
 
-@dataclass(frozen=True)
-class ParentPlan:
+class ParentPlan(NamedTuple):
     """A Gateway that the route attaches to.
 
     Attributes:
@@ -49,8 +47,7 @@ class ParentPlan:
     listeners: tuple[Mapping[str, Any], ...] | None
 
 
-@dataclass(frozen=True)
-class RulePlan:
+class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
@@ -75,8 +72,7 @@ class RulePlan:
         return self.spec.get("matches") or ({},)
 
 
-@dataclass(frozen=True)
-class RoutePlan:
+class RoutePlan(NamedTuple):
     """The HTTPRoute.
 
     Attributes:
@@ -252,8 +248,7 @@ def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     return built
 
 
-@dataclass(frozen=True)
-class GrantPlan:
+class GrantPlan(NamedTuple):
     """A reference into another namespace, which needs a ReferenceGrant there.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import (
@@ -27,8 +27,7 @@ NATIVE_GROUP = "scheduling.k8s.io"
 NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
-@dataclass(frozen=True)
-class SubGroup:
+class SubGroup(NamedTuple):
     """The subgroups of one role, one for each replica.
 
     Attributes:
