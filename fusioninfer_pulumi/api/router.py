@@ -85,7 +85,7 @@ class ServiceLevelArgs(SpecModel):
 
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants of one priority are served round-robin.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """

@@ -1398,7 +1398,7 @@ class ServiceLevelArgsDict(TypedDict, total=False):
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants of one priority are served round-robin.
 
     The header `x-llm-d-inference-fairness-id` names the tenant."""
 
