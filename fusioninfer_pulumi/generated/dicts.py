@@ -340,7 +340,12 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, replacing the default requests."""
@@ -1398,7 +1403,7 @@ class ServiceLevelArgsDict(TypedDict, total=False):
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
-    """Priorities of requests. Tenants of one priority are served round-robin.
+    """Priorities of requests. Tenants of one priority take turns.
 
     The header `x-llm-d-inference-fairness-id` names the tenant."""
 

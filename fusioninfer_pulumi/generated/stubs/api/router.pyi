@@ -1,7 +1,5 @@
 """A router's endpoint picker, its pool and its NetworkPolicy."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 
@@ -63,7 +61,7 @@ class ServiceLevelArgs(SpecModel):
     "Maximum number of requests of this level that wait in the endpoint picker; the others get\n    status 429. Default: 5000."
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants of one priority are served round-robin.
+    """Priorities of requests. Tenants of one priority take turns.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """
@@ -96,7 +94,9 @@ class EndpointPickerArgs(SpecModel):
     family: str | None
     "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
     replicas: PositiveCount
-    "Number of pods. With several, one is the leader and the others are on standby."
+    "Number of pods."
+    leader_election: bool | None
+    "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with a prefix or session scorer, `flowControl` or\n    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."
     resources: Resources | None
     "Resources of its container, replacing the default requests."
     template: PodPart | None
