@@ -83,7 +83,7 @@ class ServiceLevelArgs(SpecModel):
 
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants with the same priority are served alternately.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """
@@ -248,7 +248,6 @@ _FIELDS_OF_PICKER = {
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the overrides of a template."""
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None

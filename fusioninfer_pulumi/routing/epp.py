@@ -79,11 +79,9 @@ class EppPlan:
 
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
-        config_name: Name of its ConfigMap.
         image: Its image; may be an Output.
         request: Inputs of the generated configuration, None for a user's configuration.
         config: Its EndpointPickerConfig as YAML.
-        arguments: Arguments of its container.
         summary: Its strategy, in one sentence.
         env: Additional environment variables of its container.
     """
