@@ -83,7 +83,7 @@ class ServiceLevelArgs(SpecModel):
 
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants with the same priority are served alternately.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """
@@ -143,7 +143,12 @@ class EndpointPickerArgs(SpecModel):
     `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None = None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Resources | None = None
     """Resources of its container, replacing the default requests."""

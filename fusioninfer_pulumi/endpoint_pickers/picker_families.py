@@ -85,7 +85,6 @@ class EppFamily:
     """The facts about one family of endpoint pickers.
 
     Attributes:
-        repository: Repository of its images.
         versions: First and last supported version of its images.
         sidecar_repository: Repository of the prefill/decode sidecar, whose versions are the same;
             None if the family has no sidecar.

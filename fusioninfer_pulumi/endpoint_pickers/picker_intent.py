@@ -96,11 +96,7 @@ def choose_epp_intent(
 def choose_epp_image(
     at: Location, args: EndpointPickerArgs, intent: EppIntent
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return the endpoint picker's image, its family, and findings.
-
-    The image may be an Output; the family is None if it is unknown. `at` is the location of
-    `endpointPicker`.
-    """
+    """Return the endpoint picker's image, its family, None if unknown, and findings below `at`."""
     explicit = None
     if args.family is not None:
         explicit = FAMILIES.get(args.family)

@@ -41,8 +41,7 @@ _NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Similarity from which on an unknown argument is a typo. Arguments of releases newer than the
-#: table are less similar to known ones.
+#: Similarity from which on an unknown argument is a typo and not an argument of a newer release.
 _TYPO_SIMILARITY = 0.9
 
 

@@ -69,15 +69,13 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        settled: Whether this update need not wait for the revision: an earlier one has, or the
-            LeaderWorkerSet is frozen.
+        settled: Whether the update need not wait for the revision: it was available, or is frozen.
         served_revision: Last revision that was available, None if none ever was.
         exists: Whether it existed before the update, so that changing it stops a replica.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
         deadline: When it must be available, in the phases CHANGING and STARTING.
-        uses_rollout_timeout: Whether the deadline follows from `rollout.timeout` instead of
-            `wait.timeout`.
+        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
         timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
     """
 
@@ -129,8 +127,7 @@ class UpdateState:
         has_list: Whether a list has succeeded. If a later one fails, the last success counts.
         failures: Failed attempts at the first list.
         blocked_since: When `is_blocked` became true, None while it is false.
-        changed_at: When a LeaderWorkerSet was last registered or became available; before that,
-            when the update started.
+        changed_at: When the update started, or something was last registered or available.
         next_list: When the next list is due.
     """
 

@@ -206,7 +206,7 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
                 message = f"{show(key)} is not a valid Kubernetes label or annotation key"
                 yield error(INVALID_FORMAT, (*at, key), message)
             else:
-                yield _unknown_key((*at, key), schema.at(at))
+                yield _explain_unknown_key((*at, key), schema.at(at))
     elif name == "required":
         missing = schema.below(schema.at(at), expected)
         kind = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
@@ -259,7 +259,7 @@ def _describe_type(schema: KindSchema, part: Schema) -> str:
     return _TYPES.get(kinds or "", "a value")
 
 
-def _unknown_key(at: Location, parent: Schema) -> Finding:
+def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
     key, known = str(at[-1]), sorted(parent.get("properties", ()))
     closest = closest_name(key, known)
     if closest is not None:
