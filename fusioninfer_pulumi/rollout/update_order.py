@@ -208,8 +208,8 @@ def _step(plan: ServicePlan, role: RolePlan, planned: LwsPlan) -> LwsStep:
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
-        # without it the replicas restart in sequence.
-        timeout = times(timeout, count)
+        # without it the replicas restart in sequence, after those of the surge have started.
+        timeout = times(timeout, count + (rollout.max_surge > 0))
     if grouped:
         group_settings = group_rollout(plan)
         limit = group_settings.parallel_limit
